@@ -1,0 +1,1 @@
+//! The operator's window: facts as JSON, as metrics and as words.

@@ -1,0 +1,4 @@
+//! Being a process: command line, signals, systemd, logs, and the house.
+
+pub mod cli;
+pub mod house;

@@ -1,0 +1,278 @@
+//! Counters and their names: what Prometheus sees of one house.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+/// A node's name as a label.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct NodeLabel {
+    pub(crate) node: String,
+}
+
+/// A node and the listener's word (`primary`, `replica`, `any`).
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct SessionLabel {
+    pub(crate) node: String,
+    pub(crate) route: &'static str,
+}
+
+/// A node and what its answer was worth.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct CheckLabel {
+    pub(crate) node: String,
+    pub(crate) result: CheckResult,
+}
+
+/// One row of the evidence table.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
+#[allow(non_camel_case_types, reason = "the variants are the label's words")]
+pub(crate) enum CheckResult {
+    leads,
+    promoting,
+    retiring,
+    unlocked,
+    follows,
+    silent,
+    wrong_cluster,
+}
+
+/// Why a client was turned away.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
+#[allow(non_camel_case_types, reason = "the variants are the label's words")]
+pub(crate) enum Refusal {
+    no_leader,
+    full,
+    in_recovery,
+    disabled,
+    dial,
+}
+
+/// Why sessions were ended by us.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
+#[allow(non_camel_case_types, reason = "the variants are the label's words")]
+pub(crate) enum RevokeReason {
+    moved,
+    follows,
+    promoting,
+    conflict,
+    lease,
+    disabled,
+}
+
+impl RevokeReason {
+    /// For people: "the session was ended because …".
+    pub(crate) fn in_words(self) -> &'static str {
+        match self {
+            Self::moved => "the leader moved",
+            Self::follows => "the node no longer leads",
+            Self::promoting => "another node is being promoted",
+            Self::conflict => "more than one node claims to lead",
+            Self::lease => "the lease on the leader ended",
+            Self::disabled => "the node was disabled",
+        }
+    }
+}
+
+/// `{reason="…"}` of a refusal.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct RefusalLabel {
+    pub(crate) reason: Refusal,
+}
+
+/// `{reason="…"}` of a revocation.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct RevokeLabel {
+    pub(crate) reason: RevokeReason,
+}
+
+/// `{direction="…"}` of bytes.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct DirectionLabel {
+    pub(crate) direction: &'static str,
+}
+
+/// `{result="ok|failed"}` of a reload.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct ReloadLabel {
+    pub(crate) result: &'static str,
+}
+
+/// A gauge of seconds.
+pub(crate) type Seconds = Gauge<f64, AtomicU64>;
+
+/// All metrics of a house. The name that each field has in Prometheus stands in [`Metrics::new`].
+pub(crate) struct Metrics {
+    pub(crate) registry: Registry,
+    pub(crate) conflicting_primaries: Counter,
+    pub(crate) node_up: Family<NodeLabel, Gauge>,
+    pub(crate) node_leader: Family<NodeLabel, Gauge>,
+    pub(crate) lease_remaining: Seconds,
+    pub(crate) epoch: Gauge,
+    pub(crate) leader_changes: Counter,
+    pub(crate) sessions: Family<SessionLabel, Gauge>,
+    pub(crate) held_clients: Gauge,
+    pub(crate) held_seconds: Histogram,
+    pub(crate) refused: Family<RefusalLabel, Counter>,
+    pub(crate) revoked: Family<RevokeLabel, Counter>,
+    pub(crate) checks: Family<CheckLabel, Counter>,
+    pub(crate) check_seconds: Histogram,
+    /// Resolved from `bytes_total{direction="to_server"}` once: the relay adds to it with each chunk.
+    pub(crate) bytes_to_server: Counter,
+    /// As above, `direction="to_client"`.
+    pub(crate) bytes_to_client: Counter,
+    pub(crate) config_reloads: Family<ReloadLabel, Counter>,
+    pub(crate) wrong_cluster: Family<NodeLabel, Counter>,
+    pub(crate) stale_leader: Family<NodeLabel, Counter>,
+    pub(crate) failsafe_mode: Gauge,
+    pub(crate) paused: Gauge,
+}
+
+const HELD: [f64; 10] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 45.0];
+const CHECK: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 2.5, 8.0];
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let mut r = Registry::with_prefix("heliosdb_proxy");
+        let bytes = Family::<DirectionLabel, Counter>::default();
+        let direction = |direction| bytes.get_or_create(&DirectionLabel { direction }).clone();
+        let mut m = Self {
+            registry: Registry::default(),
+            conflicting_primaries: Counter::default(),
+            node_up: Family::default(),
+            node_leader: Family::default(),
+            lease_remaining: Gauge::default(),
+            epoch: Gauge::default(),
+            leader_changes: Counter::default(),
+            sessions: Family::default(),
+            held_clients: Gauge::default(),
+            held_seconds: Histogram::new(HELD),
+            refused: Family::default(),
+            revoked: Family::default(),
+            checks: Family::default(),
+            check_seconds: Histogram::new(CHECK),
+            bytes_to_server: direction("to_server"),
+            bytes_to_client: direction("to_client"),
+            config_reloads: Family::default(),
+            wrong_cluster: Family::default(),
+            stale_leader: Family::default(),
+            failsafe_mode: Gauge::default(),
+            paused: Gauge::default(),
+        };
+        m.register_topology(&mut r);
+        m.register_sessions(&mut r);
+        r.register("bytes", "Bytes relayed", bytes);
+        let build = Family::<Vec<(&str, &str)>, Gauge>::default();
+        build
+            .get_or_create(&vec![("version", env!("CARGO_PKG_VERSION"))])
+            .set(1);
+        r.register("build_info", "The running version", build);
+        m.registry = r;
+        m
+    }
+
+    /// `topology_conflicting_primaries` becomes `heliosdb_proxy_topology_conflicting_primaries_total`: the
+    /// registry adds prefix and `_total` itself.
+    fn register_topology(&self, r: &mut Registry) {
+        r.register(
+            "topology_conflicting_primaries",
+            "Answers of a claimant while more than one claim to lead counted",
+            self.conflicting_primaries.clone(),
+        );
+        r.register("node_up", "1 while the node answers", self.node_up.clone());
+        r.register(
+            "node_leader",
+            "1 for the node that leads",
+            self.node_leader.clone(),
+        );
+        r.register(
+            "lease_remaining_seconds",
+            "How long the lease still lasts",
+            self.lease_remaining.clone(),
+        );
+        r.register(
+            "epoch",
+            "Counts up with each observed change of leader",
+            self.epoch.clone(),
+        );
+        r.register(
+            "leader_changes",
+            "Observed changes of leader",
+            self.leader_changes.clone(),
+        );
+        r.register(
+            "checks",
+            "Questions to nodes by what the answer was worth",
+            self.checks.clone(),
+        );
+        r.register(
+            "check_seconds",
+            "Time from question to answer",
+            self.check_seconds.clone(),
+        );
+        r.register(
+            "wrong_cluster",
+            "Answers from another cluster",
+            self.wrong_cluster.clone(),
+        );
+        r.register(
+            "stale_leader",
+            "Claims to lead on an older timeline",
+            self.stale_leader.clone(),
+        );
+        r.register(
+            "failsafe_mode",
+            "1 while the leader lives on Patroni's failsafe mode",
+            self.failsafe_mode.clone(),
+        );
+        r.register(
+            "paused",
+            "1 while Patroni is in maintenance mode",
+            self.paused.clone(),
+        );
+    }
+
+    fn register_sessions(&self, r: &mut Registry) {
+        r.register("sessions", "Open sessions", self.sessions.clone());
+        r.register(
+            "held_clients",
+            "Clients waiting for a leader",
+            self.held_clients.clone(),
+        );
+        r.register(
+            "held_seconds",
+            "How long held clients waited",
+            self.held_seconds.clone(),
+        );
+        r.register(
+            "refused",
+            "Clients turned away, by reason",
+            self.refused.clone(),
+        );
+        r.register(
+            "revoked",
+            "Sessions ended by us, by reason",
+            self.revoked.clone(),
+        );
+        r.register(
+            "config_reloads",
+            "Reloads by result",
+            self.config_reloads.clone(),
+        );
+    }
+
+    pub(crate) fn refuse(&self, reason: Refusal) {
+        self.refused.get_or_create(&RefusalLabel { reason }).inc();
+    }
+
+    pub(crate) fn revoke(&self, reason: RevokeReason, sessions: u64) {
+        self.revoked
+            .get_or_create(&RevokeLabel { reason })
+            .inc_by(sessions);
+    }
+}

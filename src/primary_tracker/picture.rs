@@ -1,0 +1,112 @@
+//! What the tracker publishes: the lease, or why there is none, and what is known of each node.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use uuid::Uuid;
+
+use super::Lease;
+use crate::clock::BootTime;
+
+/// One consistent look at the cluster and at what was decided from it. Published by the tracker through a
+/// `watch`, its only writer.
+#[derive(Clone, Debug)]
+pub(crate) struct Picture {
+    /// The lease of the current epoch, also while it is closed or has run out: ask [`Lease::is_valid`]. `None`
+    /// when nobody leads.
+    pub(crate) lease: Option<Lease>,
+    /// Why nobody is routable, when that is so.
+    pub(crate) why: Option<WhyNobody>,
+    pub(crate) epoch: u64,
+    /// Configured, else pinned, else what the answers name.
+    pub(crate) scope: Option<Arc<str>>,
+    pub(crate) nodes: Arc<[NodePicture]>,
+    /// When the leader last changed from one node to another (the first leader is no failover).
+    pub(crate) last_failover: Option<SystemTime>,
+    /// True once each node was asked and answered, or was given up, or two seconds passed.
+    pub(crate) first_round_done: bool,
+    pub(crate) conflicts: u64,
+    pub(crate) failsafe: bool,
+    pub(crate) paused: bool,
+}
+
+impl Picture {
+    /// The lease, if a read-write session may start now.
+    pub(crate) fn valid_lease(&self, now: BootTime) -> Option<&Lease> {
+        self.lease.as_ref().filter(|lease| lease.is_valid(now))
+    }
+
+    /// `<scope>` for people.
+    pub(crate) fn cluster(&self) -> &str {
+        self.scope.as_deref().unwrap_or("the cluster")
+    }
+}
+
+/// Why no node may be written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WhyNobody {
+    /// No node has proved anything yet, or all that was proved has run out.
+    NoProof,
+    /// A leader was there and fell silent until its lease ended.
+    LeaseEnded,
+    Promoting,
+    Retiring,
+    Unlocked,
+    Conflict,
+    /// The best there is leads a standby cluster.
+    StandbyCluster,
+    /// Nodes answer, none leads.
+    NobodyLeads,
+    /// The leader is disabled by the operator.
+    Disabled,
+    /// The leader's lock runs out by Patroni's own ttl.
+    LockAge,
+}
+
+impl WhyNobody {
+    pub(crate) fn in_words(self) -> &'static str {
+        match self {
+            Self::NoProof => "no node has proved that it leads",
+            Self::LeaseEnded => "the leader fell silent and its lease ended",
+            Self::Promoting => "a node is being promoted",
+            Self::Retiring => "the leader is stopping or restarting",
+            Self::Unlocked => "the leader runs without its lock",
+            Self::Conflict => "more than one node claims to lead",
+            Self::StandbyCluster => "the cluster is a standby cluster: its leader is read-only",
+            Self::NobodyLeads => "no node leads",
+            Self::Disabled => "the leader is disabled",
+            Self::LockAge => "the leader has not renewed its lock within Patroni's ttl",
+        }
+    }
+}
+
+/// What is known of one node.
+#[derive(Clone, Debug)]
+pub(crate) struct NodePicture {
+    pub(crate) name: Arc<str>,
+    pub(crate) node_id: Uuid,
+    /// `host:port` as configured, `[v6]:port` where the host is an IPv6 address.
+    pub(crate) address: Arc<str>,
+    /// PostgreSQL's address behind the latest answer.
+    pub(crate) dial: Option<SocketAddr>,
+    pub(crate) enabled: bool,
+    pub(crate) up: bool,
+    pub(crate) leader: bool,
+    /// Patroni's words in the latest answer.
+    pub(crate) role: Option<Arc<str>>,
+    pub(crate) state: Option<Arc<str>>,
+    pub(crate) timeline: Option<u32>,
+    pub(crate) lag_bytes: Option<u64>,
+    /// Silences in a row.
+    pub(crate) failures: u32,
+    /// When the latest question that has ended was sent, by the wall clock.
+    pub(crate) last_check: Option<SystemTime>,
+    /// The same by our clock, only for answers.
+    pub(crate) last_answer: Option<BootTime>,
+    /// From question to answer, connecting included.
+    pub(crate) latency: Option<Duration>,
+    pub(crate) last_error: Option<Arc<str>>,
+    /// The latest evidence in words: `200 running primary 5`, or the error.
+    pub(crate) words: Arc<str>,
+}

@@ -1,0 +1,1 @@
+//! The PostgreSQL wire as values: no sockets, no async, no clock.

@@ -1,0 +1,55 @@
+//! Which nodes there are and how often they are asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One configured PostgreSQL member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NodeSettings {
+    pub(crate) name: Arc<str>,
+    /// A name or an IP address, without brackets.
+    pub(crate) host: Arc<str>,
+    /// PostgreSQL's port.
+    pub(crate) port: u16,
+    /// Where the REST API is when not on `host`: then `host` is bound to it by configuration.
+    pub(crate) rest_host: Option<Arc<str>>,
+    pub(crate) rest_port: u16,
+    /// A disabled node is asked and tracked, but gets no session.
+    pub(crate) enabled: bool,
+    pub(crate) weight: u32,
+}
+
+impl NodeSettings {
+    /// `host:port`, `[v6]:port` where the host is an IPv6 address.
+    pub(crate) fn address(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// `[health]` of the configuration: see README for the meaning of each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HealthSettings {
+    pub(crate) check_interval: Duration,
+    pub(crate) check_timeout: Duration,
+    pub(crate) failure_threshold: u32,
+    pub(crate) success_threshold: u32,
+    pub(crate) active_interval: Duration,
+    pub(crate) fast_interval: Duration,
+}
+
+impl Default for HealthSettings {
+    fn default() -> Self {
+        Self {
+            check_interval: Duration::from_secs(5),
+            check_timeout: Duration::from_secs(8),
+            failure_threshold: 5,
+            success_threshold: 2,
+            active_interval: Duration::from_secs(1),
+            fast_interval: Duration::from_millis(100),
+        }
+    }
+}
