@@ -1,11 +1,20 @@
 //! Deciding who may be written to and until when: lease, epoch, conflict.
 
+mod claims;
+mod decider;
 mod demand;
+mod gap;
 mod lease;
 mod picture;
+mod pins;
+mod record;
+mod reign;
+mod run;
 mod settings;
 
 pub(crate) use demand::{Demand, HeldGuard, OpenGuard, Wish};
 pub(crate) use lease::{Leader, Lease, Revocation};
 pub(crate) use picture::{NodePicture, Picture, WhyNobody};
+pub(crate) use record::NODE_NAMESPACE;
+pub(crate) use run::{Orders, Progress, Tracker};
 pub(crate) use settings::{OnLeaseExpired, TrackerSettings};
