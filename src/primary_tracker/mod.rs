@@ -11,6 +11,8 @@ mod record;
 mod reign;
 mod run;
 mod settings;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use demand::{Demand, HeldGuard, OpenGuard, Wish};
 pub(crate) use lease::{Leader, Lease, Revocation};
