@@ -4,9 +4,14 @@ use std::{
     fs::{self, File},
     os::unix::fs::{MetadataExt, PermissionsExt, chown},
     path::{Path, PathBuf},
+    thread,
 };
 
-use nix::{sys::statvfs::statvfs, unistd::User, unistd::geteuid};
+use nix::{
+    sys::signal::{SigSet, Signal},
+    sys::statvfs::statvfs,
+    unistd::{User, geteuid},
+};
 
 use super::{
     LabError,
@@ -74,6 +79,27 @@ impl Home {
         is_kept(&self.path)
     }
 
+    /// From now on Ctrl-C (or SIGTERM, SIGHUP) ends the lab before it ends this process. Threads started earlier
+    /// must not exist: the signal would find them.
+    pub(crate) fn sweep_on_signal(&self) -> Result<(), LabError> {
+        let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]
+            .into_iter()
+            .collect();
+        signals
+            .thread_block()
+            .map_err(|errno| LabError::io("signal mask")(errno.into()))?;
+        let (path, slot) = (self.path.clone(), self.place.slot);
+        thread::spawn(move || {
+            if signals.wait().is_ok() {
+                eprintln!("\nending the cluster");
+                sweep(&path, slot);
+                let _ = fs::remove_file(lock_path(slot));
+                std::process::exit(130);
+            }
+        });
+        Ok(())
+    }
+
     pub(crate) fn sweep(&self) {
         sweep(&self.path, self.place.slot);
     }
@@ -136,9 +162,7 @@ fn clear(wanted: impl Fn(&Path) -> bool) -> usize {
 
 fn root() -> PathBuf {
     let memory = Path::new("/dev/shm");
-    let free = statvfs(memory).map_or(0, |fs| {
-        fs.blocks_available() as u64 * fs.fragment_size() as u64
-    });
+    let free = statvfs(memory).map_or(0, |fs| fs.blocks_available() * fs.fragment_size());
     if free > ROOM {
         memory.to_path_buf()
     } else {
@@ -188,6 +212,8 @@ fn sweep(path: &Path, slot: u8) {
         Place { net, slot }.unmake();
     }
     let _ = fs::remove_dir_all(path);
+    // Started while the first were ended.
+    process::kill_all(|| process::in_folder(path));
 }
 
 /// A killed postmaster leaves its System V segment; line 7 of its pid file has key and id.

@@ -109,7 +109,7 @@ fn debian_postgresql() -> Vec<PathBuf> {
             Some((major, entry.path().join("bin")))
         })
         .collect();
-    versions.sort_by(|a, b| b.0.cmp(&a.0));
+    versions.sort_by_key(|(major, _)| std::cmp::Reverse(*major));
     versions.into_iter().map(|(_, folder)| folder).collect()
 }
 

@@ -11,6 +11,7 @@
     reason = "the demo, the benchmarks and the tests each use their own part"
 )]
 
+pub mod client;
 mod cluster;
 mod config;
 mod daemons;
@@ -21,6 +22,8 @@ pub mod install;
 mod net;
 pub mod observer;
 pub mod process;
+pub mod proxy;
+pub mod sessions;
 
 use std::{
     io,

@@ -118,6 +118,7 @@ impl Place {
     }
 
     pub(crate) fn make(self) -> Result<(), LabError> {
+        self.unmake();
         match self.net {
             Net::Loopback => Ok(()),
             Net::Loopback6 => self.hosts_with_addresses().try_for_each(|address| {
