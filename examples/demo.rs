@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     } else {
         Timings::DEFAULT
     };
-    let lab = Lab::builder().timings(timings).clean_on_signal().up()?;
+    let lab = Lab::builder().timings(timings).up()?;
     let leader = lab.wait_healthy()?;
     client::make_table(&lab, leader)?;
     println!(
@@ -242,13 +242,13 @@ fn summary(lab: &Lab, failovers: &[Failover], attempts: &[Attempt], misled: u64,
             continue;
         };
         println!(
-            "    {:<52}{:.2} s",
+            "    {:<56}{:.2} s",
             "downtime seen by clients (last write to first write)",
             (first - last).as_secs_f64()
         );
         let own = first.saturating_duration_since(failover.writable.heard);
         println!(
-            "    {:<52}{:.3} s",
+            "    {:<56}{:.3} s",
             "of it the proxy's part (leader writable to first write)",
             own.as_secs_f64()
         );
@@ -258,7 +258,7 @@ fn summary(lab: &Lab, failovers: &[Failover], attempts: &[Attempt], misled: u64,
         .filter(|attempt| attempt.is_failed())
         .collect();
     println!(
-        "  {:<54}{} of {}",
+        "  {:<58}{} of {}",
         "failed new connections",
         failed.len(),
         attempts.len()
@@ -267,10 +267,10 @@ fn summary(lab: &Lab, failovers: &[Failover], attempts: &[Attempt], misled: u64,
         println!("      {:?}", attempt.outcome);
     }
     println!(
-        "  {:<54}{misled} (must be 0)",
+        "  {:<58}{misled} (must be 0)",
         "sessions found on a non-leader"
     );
-    println!("  {:<54}{lost}", "acknowledged writes lost");
+    println!("  {:<58}{lost}", "acknowledged writes lost");
     if lost > 0 {
         println!(
             "      (replication is asynchronous here, as by default: a dead machine keeps what it had not sent)"

@@ -29,7 +29,6 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
 pub struct Builder {
     net: Net,
     settings: Settings,
-    clean_on_signal: bool,
 }
 
 impl Builder {
@@ -67,21 +66,11 @@ impl Builder {
         self
     }
 
-    /// For a program at a terminal: Ctrl-C ends the cluster, too. To be asked for before other threads are started.
-    pub fn clean_on_signal(mut self) -> Self {
-        self.clean_on_signal = true;
-        self
-    }
-
     /// A healthy cluster whose first leader is `n1`, with the database `app` and its users.
     pub fn up(self) -> Result<Lab, LabError> {
         let programs = install::ensure()?;
-        let home = Home::take(self.net)?;
-        if self.clean_on_signal {
-            home.sweep_on_signal()?;
-        }
         let mut lab = Lab {
-            home,
+            home: Home::take(self.net)?,
             settings: self.settings,
             programs,
             daemons: Mutex::default(),
@@ -109,7 +98,6 @@ impl Lab {
     pub fn builder() -> Builder {
         Builder {
             net: Net::Loopback,
-            clean_on_signal: false,
             settings: Settings {
                 timings: Timings::DEFAULT,
                 synchronous: false,

@@ -16,6 +16,11 @@ impl Lab {
     /// `systemctl stop patroni`: PostgreSQL is shut down and the leader key given up.
     pub fn stop(&self, node: Node) -> Result<(), LabError> {
         self.begin_stop(node)?;
+        self.wait_stopped(node)
+    }
+
+    /// Waits for the end of everything of a node.
+    pub fn wait_stopped(&self, node: Node) -> Result<(), LabError> {
         self.wait("end of the node", Duration::from_secs(120), || {
             process::in_folder(&self.node_folder(node))
                 .is_empty()

@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File},
+    io::Write,
     os::unix::fs::{MetadataExt, PermissionsExt, chown},
     path::{Path, PathBuf},
     thread,
@@ -79,27 +80,6 @@ impl Home {
         is_kept(&self.path)
     }
 
-    /// From now on Ctrl-C (or SIGTERM, SIGHUP) ends the lab before it ends this process. Threads started earlier
-    /// must not exist: the signal would find them.
-    pub(crate) fn sweep_on_signal(&self) -> Result<(), LabError> {
-        let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]
-            .into_iter()
-            .collect();
-        signals
-            .thread_block()
-            .map_err(|errno| LabError::io("signal mask")(errno.into()))?;
-        let (path, slot) = (self.path.clone(), self.place.slot);
-        thread::spawn(move || {
-            if signals.wait().is_ok() {
-                eprintln!("\nending the cluster");
-                sweep(&path, slot);
-                let _ = fs::remove_file(lock_path(slot));
-                std::process::exit(130);
-            }
-        });
-        Ok(())
-    }
-
     pub(crate) fn sweep(&self) {
         sweep(&self.path, self.place.slot);
     }
@@ -134,6 +114,28 @@ pub(crate) fn give(path: &Path) -> Result<(), LabError> {
     let Some(user) = user()? else { return Ok(()) };
     chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw()))
         .map_err(LabError::io(format!("cannot hand over {}", path.display())))
+}
+
+/// From now on Ctrl-C (or SIGTERM, SIGHUP) ends this process's labs before it ends the process. To be called before
+/// other threads are started: the signal would find them.
+pub fn end_on_signal() -> Result<(), LabError> {
+    let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]
+        .into_iter()
+        .collect();
+    signals
+        .thread_block()
+        .map_err(|errno| LabError::io("signal mask")(errno.into()))?;
+    thread::spawn(move || {
+        if signals.wait().is_ok() {
+            eprintln!("\nending the cluster");
+            SLOTS.filter(|slot| is_ours(*slot)).for_each(|slot| {
+                sweep(&folder(slot), slot);
+                let _ = fs::remove_file(lock_path(slot));
+            });
+            std::process::exit(130);
+        }
+    });
+    Ok(())
 }
 
 /// Ends the labs that were kept; gives how many there were.
@@ -174,14 +176,25 @@ fn folder(slot: u8) -> PathBuf {
     root().join(format!("helios-lab-{slot}"))
 }
 
-/// Another user's slot is taken as well.
+/// Another user's slot is taken as well. The owner writes its process id into the file.
 fn lock(slot: u8) -> Option<File> {
     let path = lock_path(slot);
-    let file = File::create(&path).ok()?;
+    let mut file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .ok()?;
     file.try_lock().ok()?;
     // Its last owner may have removed it between the two lines.
     let same = file.metadata().ok()?.ino() == fs::metadata(&path).ok()?.ino();
+    file.set_len(0).ok()?;
+    write!(file, "{}", std::process::id()).ok()?;
     same.then_some(file)
+}
+
+fn is_ours(slot: u8) -> bool {
+    fs::read_to_string(lock_path(slot)).is_ok_and(|owner| owner == std::process::id().to_string())
 }
 
 fn lock_path(slot: u8) -> PathBuf {

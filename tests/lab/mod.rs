@@ -34,7 +34,7 @@ use std::{
 
 pub use cluster::{Builder, Lab};
 pub use config::Timings;
-pub use home::{end_kept, sweep_all};
+pub use home::{end_kept, end_on_signal, sweep_all};
 pub use net::{NODES, Net, Node};
 
 /// Why the lab could not do what it was asked for.

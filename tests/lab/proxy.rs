@@ -14,7 +14,13 @@ use std::{
 use nix::{sys::signal::Signal, unistd::Pid};
 use serde_json::Value;
 
-use super::{LabError, cluster::Lab, http, net::NODES, poll, process};
+use super::{
+    LabError,
+    cluster::Lab,
+    http,
+    net::{NODES, Node},
+    poll, process,
+};
 
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -69,6 +75,15 @@ impl Proxy {
     /// `GET /topology`.
     pub fn topology(&self) -> Option<Value> {
         Some(http::get(self.admin, "/topology", PATIENCE).ok()?.json())
+    }
+
+    /// Waits until this node is where it would send a writer.
+    pub fn wait_for_leader(&self, lab: &Lab, leader: Node) -> Result<(), LabError> {
+        let address = lab.postgres_at(leader).to_string();
+        lab.wait("leader known to the proxy", Duration::from_secs(30), || {
+            let said = &self.topology()?["authoritative"];
+            (said["valid"] == true && said["address"] == *address).then_some(())
+        })
     }
 
     /// The sum of a metric over its labels.
