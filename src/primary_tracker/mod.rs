@@ -4,6 +4,7 @@ mod claims;
 mod decider;
 mod demand;
 mod gap;
+mod info;
 mod lease;
 mod picture;
 mod pins;
@@ -15,6 +16,7 @@ mod settings;
 mod tests;
 
 pub(crate) use demand::{Demand, HeldGuard, OpenGuard, Wish};
+pub use info::{PrimaryInfo, PrimaryWatch};
 pub(crate) use lease::{Leader, Lease, Revocation};
 pub(crate) use picture::{NodePicture, Picture, WhyNobody};
 pub(crate) use record::NODE_NAMESPACE;
