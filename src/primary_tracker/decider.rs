@@ -372,10 +372,13 @@ impl Decider {
             .iter()
             .find(|r| r.id == reign.id && r.dial == Some(reign.leader.addr))
             .and_then(|r| r.latest.as_ref());
-        let over = now >= reign.until;
         let too_old = latest
             .and_then(|l| l.claim.as_ref())
             .is_some_and(|c| c.lock_too_old);
+        if let Some(newest) = latest.and_then(|l| l.claim.as_ref()) {
+            reign.until = newest.until;
+        }
+        let over = now >= reign.until;
         self.dead_lock_ends = reign.lock_ends;
         let close = self.settings.on_lease_expired == OnLeaseExpired::Close;
         let (why, revoke) = match latest.map(|l| l.evidence) {
@@ -582,6 +585,13 @@ impl Decider {
                 "the node says that it leads, but it has not renewed its lock within Patroni's ttl"
             );
         }
+    }
+}
+
+#[cfg(test)]
+impl Decider {
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 }
 

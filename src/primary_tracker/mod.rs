@@ -4,6 +4,7 @@ mod claims;
 mod decider;
 mod demand;
 mod gap;
+mod info;
 mod lease;
 mod picture;
 mod pins;
@@ -11,8 +12,11 @@ mod record;
 mod reign;
 mod run;
 mod settings;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use demand::{Demand, HeldGuard, OpenGuard, Wish};
+pub use info::{PrimaryInfo, PrimaryWatch};
 pub(crate) use lease::{Leader, Lease, Revocation};
 pub(crate) use picture::{NodePicture, Picture, WhyNobody};
 pub(crate) use record::NODE_NAMESPACE;

@@ -67,6 +67,8 @@ pub(crate) struct Tracker {
     /// When a closed session last made us ask.
     asked_for_close: BootTime,
     next_dynamic: BootTime,
+    /// What the cluster last said about itself: only another word is worth a warning.
+    told_dynamic: Option<Dynamic>,
     in_doubt: bool,
 }
 
@@ -104,6 +106,7 @@ impl Tracker {
             dial_failed: None,
             asked_for_close: BootTime::ZERO,
             next_dynamic: BootTime::ZERO,
+            told_dynamic: None,
             in_doubt: false,
         };
         for node in orders.nodes {
@@ -305,7 +308,7 @@ impl Tracker {
     }
 
     fn learn(&mut self, dynamic: Dynamic) {
-        if dynamic != self.decider.dynamic || self.decider.dynamic == Dynamic::default() {
+        if self.told_dynamic.replace(dynamic) != Some(dynamic) {
             warn_about(&self.decider.settings, dynamic);
         }
         self.decider.dynamic = dynamic;

@@ -187,7 +187,7 @@ mod tests {
         };
         tempo
             .next(pace, &s, LEASE_THIRD, plain)
-            .map(|at| at.saturating_sub(T0))
+            .map(|at| ms((at.saturating_sub(T0).as_secs_f64() * 1000.0).round() as u64))
     }
 
     fn asked() -> Tempo {
@@ -252,7 +252,7 @@ mod tests {
             tempo.sent(T0, pace, &s);
         }
         assert!(intervals[..=40].iter().all(|i| *i == 100), "{intervals:?}");
-        assert_eq!(intervals[41..47], [150, 225, 337, 500, 500, 500]);
+        assert_eq!(intervals[41..47], [150, 225, 338, 500, 500, 500]);
 
         tempo.under_way.clear();
         tempo.fact();

@@ -13,4 +13,6 @@ pub(crate) use cadence::Pace;
 pub(crate) use dynamic::Dynamic;
 pub(crate) use evidence::{Evidence, Standing, Worth, judge};
 pub(crate) use poller::{Heard, News, NodeId, Observation, Poller, Silence};
+#[cfg(test)]
+pub(crate) use question::NoAnswer;
 pub(crate) use settings::{HealthSettings, NodeSettings};
