@@ -182,9 +182,7 @@ mod tests {
         for _ in 0..2_000 {
             let mut scanner = Scanner::default();
             for _ in 0..random.usize(1..6) {
-                let noise: Vec<u8> = (0..random.usize(..64))
-                    .map(|_| random.u8(..) & 7)
-                    .collect();
+                let noise: Vec<u8> = (0..random.usize(..64)).map(|_| random.u8(..) & 7).collect();
                 scanner.pass(&noise, |_| {});
             }
         }
