@@ -9,9 +9,12 @@ use std::{
 };
 
 use nix::{
-    sys::signal::{SigSet, Signal},
     sys::statvfs::statvfs,
     unistd::{User, geteuid},
+};
+use tokio::{
+    runtime,
+    signal::unix::{SignalKind, signal},
 };
 
 use super::{
@@ -116,24 +119,35 @@ pub(crate) fn give(path: &Path) -> Result<(), LabError> {
         .map_err(LabError::io(format!("cannot hand over {}", path.display())))
 }
 
-/// From now on Ctrl-C (or SIGTERM, SIGHUP) ends this process's labs before it ends the process. To be called before
-/// other threads are started: the signal would find them.
+/// From now on Ctrl-C (or SIGTERM, SIGHUP) ends this process's labs before it ends the process.
+///
+/// With handlers, not with a blocked mask: the cluster's processes would inherit that and never hear SIGTERM.
 pub fn end_on_signal() -> Result<(), LabError> {
-    let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]
-        .into_iter()
-        .collect();
-    signals
-        .thread_block()
-        .map_err(|errno| LabError::io("signal mask")(errno.into()))?;
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(LabError::io("runtime"))?;
+    let listen = |kind| {
+        let _runtime = runtime.enter();
+        signal(kind).map_err(LabError::io("signal handler"))
+    };
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut hangup = listen(SignalKind::hangup())?;
     thread::spawn(move || {
-        if signals.wait().is_ok() {
-            eprintln!("\nending the cluster");
-            SLOTS.filter(|slot| is_ours(*slot)).for_each(|slot| {
-                sweep(&folder(slot), slot);
-                let _ = fs::remove_file(lock_path(slot));
-            });
-            std::process::exit(130);
-        }
+        runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+                _ = hangup.recv() => {}
+            }
+        });
+        eprintln!("\nending the cluster");
+        SLOTS.filter(|slot| is_ours(*slot)).for_each(|slot| {
+            sweep(&folder(slot), slot);
+            let _ = fs::remove_file(lock_path(slot));
+        });
+        std::process::exit(130);
     });
     Ok(())
 }
