@@ -334,3 +334,86 @@ impl Metrics {
             .inc_by(sessions);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    fn served(metrics: &Metrics) -> String {
+        let mut text = String::new();
+        encode(&mut text, &metrics.registry).unwrap();
+        text
+    }
+
+    fn series<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
+        text.lines().filter(|l| l.starts_with(name)).collect()
+    }
+
+    #[test]
+    fn a_reason_is_counted_from_zero_before_it_first_occurs() {
+        let text = served(&Metrics::new());
+
+        for (name, words) in [
+            ("heliosdb_proxy_refused_total{", Refusal::ALL.len()),
+            ("heliosdb_proxy_revoked_total{", RevokeReason::ALL.len()),
+            ("heliosdb_proxy_config_reloads_total{", 2),
+        ] {
+            let lines = series(&text, name);
+            assert_eq!(lines.len(), words, "{lines:?}");
+            assert!(lines.iter().all(|line| line.ends_with(" 0")), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn a_node_is_known_with_each_result_and_knowing_it_again_keeps_its_counts() {
+        let metrics = Metrics::new();
+        metrics.know_node("pg1");
+        let label = CheckLabel {
+            node: "pg1".into(),
+            result: CheckResult::silent,
+        };
+        metrics.checks.get_or_create(&label).inc();
+
+        metrics.know_node("pg1");
+
+        let text = served(&metrics);
+        let lines = series(&text, "heliosdb_proxy_checks_total{");
+        assert_eq!(lines.len(), CheckResult::ALL.len());
+        assert!(lines.iter().any(|line| line.ends_with("\"silent\"} 1")));
+    }
+
+    #[test]
+    fn what_is_counted_shows_under_its_reason() {
+        let metrics = Metrics::new();
+        metrics.refuse(Refusal::no_leader);
+        metrics.revoke(RevokeReason::follows, 110);
+        metrics.bytes_to_server.inc_by(7);
+
+        let text = served(&metrics);
+
+        for line in [
+            "heliosdb_proxy_refused_total{reason=\"no_leader\"} 1",
+            "heliosdb_proxy_revoked_total{reason=\"follows\"} 110",
+            "heliosdb_proxy_bytes_total{direction=\"to_server\"} 7",
+        ] {
+            assert_eq!(series(&text, line), [line]);
+        }
+    }
+
+    #[test]
+    fn two_houses_count_apart() {
+        let (one, other) = (Metrics::new(), Metrics::new());
+        one.leader_changes.inc();
+        assert_eq!(other.leader_changes.get(), 0);
+    }
+
+    #[test]
+    fn every_reason_to_end_a_session_has_words_of_its_own() {
+        let words: HashSet<_> = RevokeReason::ALL.map(RevokeReason::in_words).into();
+        assert_eq!(words.len(), RevokeReason::ALL.len());
+    }
+}
