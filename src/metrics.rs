@@ -65,7 +65,38 @@ pub(crate) enum RevokeReason {
     disabled,
 }
 
+impl CheckResult {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::leads,
+        Self::promoting,
+        Self::retiring,
+        Self::unlocked,
+        Self::follows,
+        Self::silent,
+        Self::wrong_cluster,
+    ];
+}
+
+impl Refusal {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::no_leader,
+        Self::full,
+        Self::in_recovery,
+        Self::disabled,
+        Self::dial,
+    ];
+}
+
 impl RevokeReason {
+    pub(crate) const ALL: [Self; 6] = [
+        Self::moved,
+        Self::follows,
+        Self::promoting,
+        Self::conflict,
+        Self::lease,
+        Self::disabled,
+    ];
+
     /// For people: "the session was ended because …".
     pub(crate) fn in_words(self) -> &'static str {
         match self {
@@ -173,7 +204,34 @@ impl Metrics {
             .set(1);
         r.register("build_info", "The running version", build);
         m.registry = r;
+        m.start_at_zero();
         m
+    }
+
+    /// A counter that is absent until its first event hides that event from `rate()`.
+    fn start_at_zero(&self) {
+        for reason in Refusal::ALL {
+            let _ = self.refused.get_or_create(&RefusalLabel { reason });
+        }
+        for reason in RevokeReason::ALL {
+            let _ = self.revoked.get_or_create(&RevokeLabel { reason });
+        }
+        for result in ["ok", "failed"] {
+            let _ = self.config_reloads.get_or_create(&ReloadLabel { result });
+        }
+    }
+
+    /// The same for what is counted per node; the admin API calls it with the nodes it knows of.
+    pub(crate) fn know_node(&self, node: &str) {
+        let node = node.to_owned();
+        for result in CheckResult::ALL {
+            let node = node.clone();
+            let _ = self.checks.get_or_create(&CheckLabel { node, result });
+        }
+        let _ = self
+            .wrong_cluster
+            .get_or_create(&NodeLabel { node: node.clone() });
+        let _ = self.stale_leader.get_or_create(&NodeLabel { node });
     }
 
     /// `topology_conflicting_primaries` becomes `heliosdb_proxy_topology_conflicting_primaries_total`: the

@@ -1,5 +1,14 @@
 //! Sockets without knowing what is spoken: addresses, bind, connect, names, keepalive.
 
 mod address;
+mod connect;
+mod listen;
+mod names;
+mod socket;
+mod socket_file;
 
 pub(crate) use address::Address;
+pub(crate) use connect::connect_any;
+pub(crate) use listen::{BindError, BindOptions, BoundSet, Socket, bind};
+pub(crate) use names::{Asker, Host};
+pub(crate) use socket::{TcpLook, descriptor_limit, keepalive, nodelay, tcp_info};

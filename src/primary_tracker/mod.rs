@@ -1,11 +1,24 @@
 //! Deciding who may be written to and until when: lease, epoch, conflict.
 
+mod claims;
+mod decider;
 mod demand;
+mod gap;
+mod info;
 mod lease;
 mod picture;
+mod pins;
+mod record;
+mod reign;
+mod run;
 mod settings;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use demand::{Demand, HeldGuard, OpenGuard, Wish};
+pub use info::{PrimaryInfo, PrimaryWatch};
 pub(crate) use lease::{Leader, Lease, Revocation};
 pub(crate) use picture::{NodePicture, Picture, WhyNobody};
+pub(crate) use record::NODE_NAMESPACE;
+pub(crate) use run::{Orders, Progress, Tracker};
 pub(crate) use settings::{OnLeaseExpired, TrackerSettings};

@@ -32,6 +32,22 @@ pub(crate) struct Picture {
 }
 
 impl Picture {
+    /// Before anything was asked.
+    pub(crate) fn blank() -> Self {
+        Self {
+            lease: None,
+            why: Some(WhyNobody::NoProof),
+            epoch: 0,
+            scope: None,
+            nodes: Arc::from([]),
+            last_failover: None,
+            first_round_done: false,
+            conflicts: 0,
+            failsafe: false,
+            paused: false,
+        }
+    }
+
     /// The lease, if a read-write session may start now.
     pub(crate) fn valid_lease(&self, now: BootTime) -> Option<&Lease> {
         self.lease.as_ref().filter(|lease| lease.is_valid(now))

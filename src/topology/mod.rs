@@ -1,5 +1,18 @@
 //! Looking at the cluster: questions, answers, evidence, cadence. Decides nothing.
 
+mod answer;
+mod cadence;
+mod dynamic;
+mod evidence;
+mod poller;
+mod question;
 mod settings;
 
+pub(crate) use answer::{Answer, Role};
+pub(crate) use cadence::Pace;
+pub(crate) use dynamic::Dynamic;
+pub(crate) use evidence::{Evidence, Standing, Worth, judge};
+pub(crate) use poller::{Heard, News, NodeId, Observation, Poller, Silence};
+#[cfg(test)]
+pub(crate) use question::NoAnswer;
 pub(crate) use settings::{HealthSettings, NodeSettings};

@@ -1,0 +1,166 @@
+//! Host names that may move: the last good addresses, refreshed in the background.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+
+/// How often a name is looked up. A lookup never holds up a question: it asks for what is known.
+const REFRESH: Duration = Duration::from_secs(5);
+/// While nothing is known yet.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// A host as configured.
+#[derive(Debug)]
+pub(crate) enum Host {
+    Literal(IpAddr),
+    Name {
+        name: Arc<str>,
+        /// Empty until the first lookup succeeds. NXDOMAIN or a dead resolver keeps the last good addresses.
+        known: watch::Receiver<Arc<[IpAddr]>>,
+        /// The lookups end with the host.
+        _lookups: AbortOnDropHandle<()>,
+    },
+}
+
+impl Host {
+    /// A literal address (brackets allowed), or a name whose lookups begin now, on this runtime.
+    pub(crate) fn new(host: &str) -> Self {
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        if let Ok(ip) = bare.parse() {
+            return Self::Literal(ip);
+        }
+        let (publish, known) = watch::channel(Arc::from([]));
+        let name: Arc<str> = host.into();
+        let lookups = tokio::spawn(look_up(Arc::clone(&name), publish));
+        Self::Name {
+            name,
+            known,
+            _lookups: AbortOnDropHandle::new(lookups),
+        }
+    }
+
+    /// For tasks of their own: what a question needs, without the host itself.
+    pub(crate) fn asker(&self) -> Asker {
+        match self {
+            Self::Literal(ip) => Asker::Literal(*ip),
+            Self::Name { name, known, .. } => Asker::Name(Arc::clone(name), known.clone()),
+        }
+    }
+
+    /// What is known now.
+    pub(crate) fn addresses(&self) -> Arc<[IpAddr]> {
+        match self {
+            Self::Literal(ip) => Arc::from([*ip]),
+            Self::Name { known, .. } => Arc::clone(&known.borrow()),
+        }
+    }
+}
+
+/// Asks for the addresses of a [`Host`].
+#[derive(Clone, Debug)]
+pub(crate) enum Asker {
+    Literal(IpAddr),
+    Name(Arc<str>, watch::Receiver<Arc<[IpAddr]>>),
+}
+
+impl Asker {
+    /// The addresses, as soon as any are known: the caller brings the time limit.
+    pub(crate) async fn addresses(&mut self) -> Arc<[IpAddr]> {
+        match self {
+            Self::Literal(ip) => Arc::from([*ip]),
+            Self::Name(_, known) => match known.wait_for(|found| !found.is_empty()).await {
+                Ok(found) => Arc::clone(&found),
+                Err(_lookups_ended) => Arc::from([]),
+            },
+        }
+    }
+}
+
+async fn look_up(name: Arc<str>, publish: watch::Sender<Arc<[IpAddr]>>) {
+    loop {
+        match tokio::net::lookup_host((&*name, 0)).await {
+            Ok(found) => publish_found(&name, found.map(|addr: SocketAddr| addr.ip()), &publish),
+            Err(error) => {
+                tracing::debug!(%name, %error, "name lookup failed; the last addresses stay")
+            }
+        }
+        let wait = if publish.borrow().is_empty() {
+            RETRY
+        } else {
+            REFRESH
+        };
+        tokio::time::sleep(wait).await;
+    }
+}
+
+fn publish_found(
+    name: &str,
+    found: impl Iterator<Item = IpAddr>,
+    publish: &watch::Sender<Arc<[IpAddr]>>,
+) {
+    let mut addresses: Vec<IpAddr> = Vec::new();
+    for ip in found {
+        if !addresses.contains(&ip) {
+            addresses.push(ip);
+        }
+    }
+    if addresses.is_empty() {
+        return;
+    }
+    publish.send_if_modified(|known| {
+        // Resolvers shuffle: only another set is news.
+        let same = known.len() == addresses.len() && addresses.iter().all(|ip| known.contains(ip));
+        if !same {
+            if !known.is_empty() {
+                tracing::info!(name, ?addresses, "the name has new addresses");
+            }
+            *known = addresses.into();
+        }
+        !same
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn literals_need_no_lookup() {
+        for (text, ip) in [
+            ("10.0.0.1", "10.0.0.1"),
+            ("::1", "::1"),
+            ("[fd00::5]", "fd00::5"),
+        ] {
+            assert_eq!(
+                *Host::new(text).addresses(),
+                [ip.parse::<IpAddr>().unwrap()]
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_is_known_after_its_first_lookup() {
+        let host = Host::new("localhost");
+
+        let found = host.asker().addresses().await;
+
+        assert!(found.iter().all(IpAddr::is_loopback) && !found.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_failed_lookup_keeps_the_last_addresses_and_an_order_is_no_news() {
+        let (publish, mut known) = watch::channel(Arc::from([]));
+        let both: [IpAddr; 2] = ["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()];
+
+        publish_found("db", both.into_iter(), &publish);
+        known.mark_unchanged();
+        publish_found("db", both.into_iter().rev(), &publish);
+        publish_found("db", std::iter::empty(), &publish);
+
+        assert!(!known.has_changed().unwrap());
+        assert_eq!(**known.borrow(), both);
+    }
+}

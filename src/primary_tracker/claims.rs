@@ -1,0 +1,93 @@
+//! Two leaders are none: which of several claims is authorised.
+
+use super::record::Claim;
+use crate::topology::NodeId;
+
+/// What several claims come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Weighed {
+    Nobody,
+    One(NodeId),
+    /// A tie, unreadable timelines, or different clusters while none is pinned.
+    Conflict,
+}
+
+/// A strictly higher timeline wins within one cluster; a claim that names none loses against one that does.
+pub(super) fn weigh(claims: &[(NodeId, &Claim)]) -> Weighed {
+    let Some((first, rest)) = claims.split_first() else {
+        return Weighed::Nobody;
+    };
+    let same = |a: &Claim, b: &Claim| same_cluster(a, b);
+    if rest.iter().any(|(_, claim)| !same(first.1, claim)) {
+        return Weighed::Conflict;
+    }
+    let highest = claims.iter().map(|(_, claim)| claim.timeline).max();
+    let mut best = claims
+        .iter()
+        .filter(|(_, claim)| Some(claim.timeline) == highest);
+    match (best.next(), best.next()) {
+        (Some((id, _)), None) => Weighed::One(*id),
+        _ => Weighed::Conflict,
+    }
+}
+
+/// A name that one of them leaves out distinguishes nothing.
+pub(super) fn same_cluster(a: &Claim, b: &Claim) -> bool {
+    let agree = |a: Option<&str>, b: Option<&str>| a.is_none() || b.is_none() || a == b;
+    agree(a.scope.as_deref(), b.scope.as_deref())
+        && agree(a.identifier.as_deref(), b.identifier.as_deref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::BootTime;
+
+    fn claim(timeline: Option<u32>, identifier: &str, scope: &str) -> Claim {
+        Claim {
+            dial: "10.0.0.1:5432".parse().unwrap(),
+            timeline,
+            identifier: (!identifier.is_empty()).then(|| identifier.into()),
+            scope: (!scope.is_empty()).then(|| scope.into()),
+            sent: BootTime::ZERO,
+            until: BootTime::ZERO,
+            lock_too_old: false,
+            lock_ends: None,
+        }
+    }
+
+    fn weighed(claims: &[Claim]) -> Weighed {
+        let claims: Vec<_> = (0..).map(NodeId).zip(claims).collect();
+        weigh(&claims)
+    }
+
+    #[test]
+    fn a_strictly_higher_timeline_wins() {
+        let (low, high) = (claim(Some(5), "7", "main"), claim(Some(6), "7", "main"));
+        assert_eq!(weighed(&[]), Weighed::Nobody);
+        assert_eq!(weighed(std::slice::from_ref(&low)), Weighed::One(NodeId(0)));
+        assert_eq!(weighed(&[low, high]), Weighed::One(NodeId(1)));
+    }
+
+    #[test]
+    fn a_tie_is_a_conflict() {
+        let five = claim(Some(5), "7", "main");
+        assert_eq!(weighed(&[five.clone(), five.clone()]), Weighed::Conflict);
+        let none = claim(None, "7", "main");
+        assert_eq!(weighed(&[none.clone(), none]), Weighed::Conflict);
+    }
+
+    #[test]
+    fn a_claim_without_a_timeline_loses_against_one_with() {
+        let (none, five) = (claim(None, "7", "main"), claim(Some(5), "7", "main"));
+        assert_eq!(weighed(&[none, five]), Weighed::One(NodeId(1)));
+    }
+
+    #[test]
+    fn two_clusters_are_a_conflict_whatever_their_timelines() {
+        let (a, b) = (claim(Some(5), "7", "main"), claim(Some(9), "8", "main"));
+        assert_eq!(weighed(&[a, b]), Weighed::Conflict);
+        let (a, b) = (claim(Some(5), "", "main"), claim(Some(9), "", "other"));
+        assert_eq!(weighed(&[a, b]), Weighed::Conflict);
+    }
+}

@@ -1,0 +1,103 @@
+//! Which cluster this is: scope, system identifier, and the highest timeline that has led.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::record::Claim;
+use crate::clock::BootTime;
+use crate::topology::Answer;
+
+/// A learnt identifier gives way when no node has shown it for so long.
+const FORGOTTEN: Duration = Duration::from_secs(30);
+
+/// What is known of the cluster's identity, configured or learnt from the first leader.
+#[derive(Debug)]
+pub(super) struct Pins {
+    pub(super) scope: Option<Arc<str>>,
+    identifier: Option<Arc<str>>,
+    /// A configured identifier never gives way.
+    identifier_configured: bool,
+    /// When a node last showed `identifier`.
+    shown: BootTime,
+    /// The highest timeline that has led under `identifier`.
+    pub(super) highest_timeline: Option<u32>,
+}
+
+/// How an answer's cluster differs from the pinned one.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Foreign {
+    Scope(Arc<str>),
+    Identifier(Arc<str>),
+}
+
+impl Pins {
+    pub(super) fn new(scope: Option<Arc<str>>, identifier: Option<Arc<str>>) -> Self {
+        Self {
+            scope,
+            identifier_configured: identifier.is_some(),
+            identifier,
+            shown: BootTime::ZERO,
+            highest_timeline: None,
+        }
+    }
+
+    /// Is this another cluster? What an answer leaves out distinguishes nothing.
+    pub(super) fn foreign(&mut self, said: &Answer, now: BootTime) -> Option<Foreign> {
+        if let (Some(pinned), Some(named)) = (&self.scope, &said.scope)
+            && pinned != named
+        {
+            return Some(Foreign::Scope(Arc::clone(named)));
+        }
+        match (&self.identifier, &said.system_identifier) {
+            (Some(known), Some(named)) if known != named => {
+                Some(Foreign::Identifier(Arc::clone(named)))
+            }
+            (Some(_), Some(_)) => {
+                self.shown = now;
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// A leader of an older timeline than the last one of this identifier.
+    pub(super) fn is_stale(&self, claim: &Claim) -> bool {
+        claim.timeline.is_some() && claim.timeline < self.highest_timeline
+    }
+
+    /// This claim is authorised: it pins what is not pinned yet.
+    pub(super) fn learn(&mut self, claim: &Claim, now: BootTime) {
+        if self.scope.is_none() {
+            self.scope.clone_from(&claim.scope);
+        }
+        if self.identifier.is_none() && claim.identifier.is_some() {
+            self.identifier.clone_from(&claim.identifier);
+            self.shown = now;
+        }
+        self.highest_timeline = self.highest_timeline.max(claim.timeline);
+    }
+
+    /// What `pg_upgrade` and a re-bootstrap look like: no node has shown the learnt identifier for 30 s, and
+    /// exactly one other leads. Forgets the old one with its timelines; the new one's leader is learnt as any is.
+    pub(super) fn give_way<'a>(
+        &mut self,
+        foreign: impl Iterator<Item = &'a Claim>,
+        now: BootTime,
+    ) -> Option<(Arc<str>, Arc<str>)> {
+        let known = self.identifier.as_ref()?;
+        if self.identifier_configured || now.saturating_sub(self.shown) < FORGOTTEN {
+            return None;
+        }
+        let mut others = foreign.filter_map(|claim| claim.identifier.as_ref());
+        let other = others.next()?;
+        if others.any(|another| another != other) {
+            return None;
+        }
+        let before = Arc::clone(known);
+        let other = Arc::clone(other);
+        self.identifier = Some(Arc::clone(&other));
+        self.shown = now;
+        self.highest_timeline = None;
+        Some((before, other))
+    }
+}

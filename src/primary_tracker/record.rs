@@ -1,0 +1,226 @@
+//! What the tracker remembers of one node.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use uuid::Uuid;
+
+use super::NodePicture;
+use crate::clock::BootTime;
+use crate::topology::{Answer, Evidence, NodeId, NodeSettings, Role};
+
+/// A node's `node_id` is the version-5 UUID of its name under this namespace, so that every process gives it the
+/// same.
+pub(crate) const NODE_NAMESPACE: Uuid = Uuid::from_u128(0x6865_6c69_6f73_5072_8f78_7970_6174_726f);
+
+pub(super) struct Record {
+    pub(super) id: NodeId,
+    pub(super) settings: NodeSettings,
+    pub(super) node_id: Uuid,
+    /// Answers in a row made it up, silences in a row make it down.
+    pub(super) up: bool,
+    pub(super) successes: u32,
+    pub(super) failures: u32,
+    /// The address that `latest` belongs to: another one starts without proof.
+    pub(super) dial: Option<SocketAddr>,
+    /// The newest evidence. Silence leaves it, with its age.
+    pub(super) latest: Option<Latest>,
+    /// The newest claim to lead another cluster than the pinned one.
+    pub(super) foreign: Option<Claim>,
+    /// When the newest question that was answered had been sent: an answer to an earlier one comes too late.
+    pub(super) answered: BootTime,
+    /// Episodes that were said once and are not over.
+    pub(super) said: Said,
+    pub(super) people: People,
+}
+
+/// The newest evidence of a node.
+#[derive(Clone, Debug)]
+pub(super) struct Latest {
+    pub(super) evidence: Evidence,
+    pub(super) sent: BootTime,
+    pub(super) answer: Answer,
+    /// Only with [`Evidence::Leads`].
+    pub(super) claim: Option<Claim>,
+}
+
+/// A node's claim to lead. It counts until its time is over or the node says otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Claim {
+    pub(super) dial: SocketAddr,
+    pub(super) timeline: Option<u32>,
+    pub(super) identifier: Option<Arc<str>>,
+    pub(super) scope: Option<Arc<str>>,
+    pub(super) sent: BootTime,
+    pub(super) until: BootTime,
+    /// The age of the lock has cut `until` to before the answer was there.
+    pub(super) lock_too_old: bool,
+    /// When the lock runs out unless it is renewed.
+    pub(super) lock_ends: Option<BootTime>,
+}
+
+/// What has been logged in an episode that still lasts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Said {
+    pub(super) wrong_cluster: bool,
+    pub(super) stale: bool,
+    pub(super) lock_too_old: bool,
+}
+
+/// For people only: nothing is decided by these.
+#[derive(Clone, Debug, Default)]
+pub(super) struct People {
+    pub(super) last_check: Option<SystemTime>,
+    pub(super) last_answer: Option<BootTime>,
+    pub(super) latency: Option<Duration>,
+    pub(super) last_error: Option<Arc<str>>,
+    pub(super) words: Option<Arc<str>>,
+}
+
+impl Record {
+    pub(super) fn new(id: NodeId, settings: NodeSettings) -> Self {
+        Self {
+            id,
+            node_id: Uuid::new_v5(&NODE_NAMESPACE, settings.name.as_bytes()),
+            settings,
+            up: false,
+            successes: 0,
+            failures: 0,
+            dial: None,
+            latest: None,
+            foreign: None,
+            answered: BootTime::ZERO,
+            said: Said::default(),
+            people: People::default(),
+        }
+    }
+
+    /// Answers, but is not up yet.
+    pub(super) fn is_rising(&self) -> bool {
+        !self.up && self.successes > 0
+    }
+
+    pub(super) fn hear_answer(&mut self, success_threshold: u32) {
+        self.failures = 0;
+        self.successes = self.successes.saturating_add(1);
+        self.up |= self.successes >= success_threshold;
+    }
+
+    pub(super) fn hear_silence(&mut self, failure_threshold: u32) {
+        self.successes = 0;
+        self.failures = self.failures.saturating_add(1);
+        self.up &= self.failures < failure_threshold;
+    }
+
+    /// A proof belongs to the address that gave it.
+    pub(super) fn answers_from(&mut self, dial: SocketAddr) {
+        if self.dial.is_some_and(|before| before != dial) {
+            self.up = false;
+            self.successes = 0;
+            self.latest = None;
+            self.foreign = None;
+        }
+        self.dial = Some(dial);
+    }
+
+    /// Holds the lock but is not writable yet, said no longer than `lasts` ago.
+    pub(super) fn promotes(&self, now: BootTime, lasts: Duration) -> bool {
+        self.latest
+            .as_ref()
+            .is_some_and(|l| l.evidence == Evidence::Promoting && now < l.sent + lasts)
+    }
+
+    /// The claim, if its time is not over.
+    pub(super) fn claim(&self, now: BootTime) -> Option<&Claim> {
+        self.latest
+            .as_ref()?
+            .claim
+            .as_ref()
+            .filter(|claim| now < claim.until)
+    }
+
+    /// What can change, as far as one node is concerned.
+    pub(super) fn fact(&self) -> Fact {
+        let latest = self.latest.as_ref();
+        Fact {
+            up: self.up,
+            evidence: latest.map(|l| l.evidence),
+            role: latest
+                .and_then(|l| l.answer.role.as_ref())
+                .map(|r| r.word().into()),
+            state: latest
+                .and_then(|l| l.answer.state.as_ref())
+                .map(|s| s.word().into()),
+            timeline: latest.and_then(|l| l.answer.timeline),
+            unlocked: latest
+                .is_some_and(|l| l.answer.unlocked && !l.answer.failsafe && !l.answer.paused),
+        }
+    }
+
+    pub(super) fn picture(&self, leads: bool, leader_position: Option<u64>) -> NodePicture {
+        let answer = self.latest.as_ref().map(|l| &l.answer);
+        let is_replica = answer.is_some_and(|a| a.role == Some(Role::Replica));
+        NodePicture {
+            name: Arc::clone(&self.settings.name),
+            node_id: self.node_id,
+            address: self.settings.address().into(),
+            dial: self.dial,
+            enabled: self.settings.enabled,
+            up: self.up,
+            leader: leads,
+            role: answer
+                .and_then(|a| a.role.as_ref())
+                .map(|r| r.word().into()),
+            state: answer
+                .and_then(|a| a.state.as_ref())
+                .map(|s| s.word().into()),
+            timeline: answer.and_then(|a| a.timeline),
+            lag_bytes: answer
+                .filter(|_| is_replica)
+                .and_then(|a| a.position)
+                .zip(leader_position)
+                .map(|(replayed, written)| written.saturating_sub(replayed)),
+            failures: self.failures,
+            last_check: self.people.last_check,
+            last_answer: self.people.last_answer,
+            latency: self.people.latency,
+            last_error: self.people.last_error.clone(),
+            words: self
+                .people
+                .words
+                .clone()
+                .unwrap_or_else(|| "not asked yet".into()),
+        }
+    }
+}
+
+/// A node's share of what can change; positions and times are no facts.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Fact {
+    up: bool,
+    evidence: Option<Evidence>,
+    role: Option<Arc<str>>,
+    state: Option<Arc<str>>,
+    timeline: Option<u32>,
+    unlocked: bool,
+}
+
+impl Fact {
+    /// `cluster_unlocked` counts only as it turns true.
+    pub(super) fn differs_from(&self, before: &Self) -> bool {
+        (
+            self.up,
+            self.evidence,
+            &self.role,
+            &self.state,
+            self.timeline,
+        ) != (
+            before.up,
+            before.evidence,
+            &before.role,
+            &before.state,
+            before.timeline,
+        ) || (self.unlocked && !before.unlocked)
+    }
+}

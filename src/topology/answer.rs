@@ -1,0 +1,250 @@
+//! What a Patroni node says of itself: a pure reading of status line, Date and body.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+/// The usable part of an answer. Whatever is missing, of an odd type or unknown is left out: one odd field must
+/// not hide a good leader.
+///
+/// Source: Patroni documentation, "REST API"; recorded answers in `tests/fixtures/patroni`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) role: Option<Role>,
+    pub(crate) state: Option<State>,
+    pub(crate) timeline: Option<u32>,
+    pub(crate) system_identifier: Option<Arc<str>>,
+    pub(crate) scope: Option<Arc<str>>,
+    /// Nobody holds the leader key, as this node sees it.
+    pub(crate) unlocked: bool,
+    pub(crate) failsafe: bool,
+    pub(crate) paused: bool,
+    /// Patroni's last successful contact with the DCS, in seconds of the node's own clock.
+    pub(crate) dcs_last_seen: Option<u64>,
+    /// The `Date` header, in seconds of the node's own clock.
+    pub(crate) date: Option<u64>,
+    /// WAL position in bytes: written at a primary, replayed at a replica.
+    pub(crate) position: Option<u64>,
+}
+
+/// Patroni's role words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// `primary`, or `master` before Patroni 4.
+    Primary,
+    Replica,
+    StandbyLeader,
+    Other(Arc<str>),
+}
+
+impl Role {
+    fn read(word: &str) -> Self {
+        match word {
+            "primary" | "master" => Self::Primary,
+            "replica" => Self::Replica,
+            "standby_leader" => Self::StandbyLeader,
+            other => Self::Other(other.into()),
+        }
+    }
+
+    pub(crate) fn word(&self) -> &str {
+        match self {
+            Self::Primary => "primary",
+            Self::Replica => "replica",
+            Self::StandbyLeader => "standby_leader",
+            Self::Other(word) => word,
+        }
+    }
+}
+
+/// Patroni's state words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Running,
+    /// Patroni's own SQL failed.
+    Unknown,
+    Other(Arc<str>),
+}
+
+impl State {
+    fn read(word: &str) -> Self {
+        match word {
+            "running" => Self::Running,
+            "unknown" => Self::Unknown,
+            other => Self::Other(other.into()),
+        }
+    }
+
+    pub(crate) fn word(&self) -> &str {
+        match self {
+            Self::Running => "running",
+            Self::Unknown => "unknown",
+            Self::Other(word) => word,
+        }
+    }
+}
+
+impl Answer {
+    /// `None` when the body is not Patroni's: not a JSON object, or one with neither a role nor a state.
+    pub(crate) fn read(status: u16, date: Option<&str>, body: &[u8]) -> Option<Self> {
+        let Ok(Value::Object(said)) = serde_json::from_slice(body) else {
+            return None;
+        };
+        let role = word(&said, "role").map(Role::read);
+        let state = word(&said, "state").map(State::read);
+        if role.is_none() && state.is_none() {
+            return None;
+        }
+        let flag = |key| said.get(key).and_then(Value::as_bool).unwrap_or(false);
+        Some(Self {
+            status,
+            role,
+            state,
+            timeline: number(&said, "timeline")
+                .and_then(|t| u32::try_from(t).ok())
+                .filter(|t| *t > 0),
+            system_identifier: identifier(&said),
+            scope: object(&said, "patroni")
+                .and_then(|p| word(p, "scope"))
+                .map(Arc::from),
+            unlocked: flag("cluster_unlocked"),
+            failsafe: flag("failsafe_mode_is_active"),
+            paused: flag("pause"),
+            dcs_last_seen: number(&said, "dcs_last_seen"),
+            date: date
+                .and_then(|d| httpdate::parse_http_date(d).ok())
+                .and_then(|d| d.duration_since(std::time::UNIX_EPOCH).ok())
+                .map(|d| d.as_secs()),
+            position: object(&said, "xlog")
+                .and_then(|x| number(x, "location").or_else(|| number(x, "replayed_location"))),
+        })
+    }
+
+    /// `200 running primary 5` and the like, for logs and for people.
+    pub(crate) fn in_words(&self) -> String {
+        let timeline = self.timeline.map_or("-".to_owned(), |t| t.to_string());
+        format!(
+            "{} {} {} {timeline}",
+            self.status,
+            self.state.as_ref().map_or("-", State::word),
+            self.role.as_ref().map_or("-", Role::word),
+        )
+    }
+}
+
+/// A word longer than this is no word of Patroni's, and would only fill logs.
+const LONGEST_WORD: usize = 64;
+
+fn word<'a>(map: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
+    map.get(key)
+        .and_then(Value::as_str)
+        .filter(|word| !word.is_empty() && word.len() <= LONGEST_WORD)
+}
+
+fn number(map: &Map<String, Value>, key: &str) -> Option<u64> {
+    let value = map.get(key)?;
+    value.as_u64().or_else(|| {
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "checked to be a whole, small, positive number"
+        )]
+        value
+            .as_f64()
+            .filter(|n| *n >= 0.0 && *n < 9e15)
+            .map(|n| n as u64)
+    })
+}
+
+fn object<'a>(map: &'a Map<String, Value>, key: &str) -> Option<&'a Map<String, Value>> {
+    map.get(key).and_then(Value::as_object)
+}
+
+/// A string in every version recorded; a number is taken as well.
+fn identifier(map: &Map<String, Value>) -> Option<Arc<str>> {
+    match map.get("database_system_identifier")? {
+        Value::String(id) if !id.is_empty() && id.len() <= LONGEST_WORD => Some(id.as_str().into()),
+        Value::Number(id) if id.is_u64() => Some(id.to_string().into()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(body: &str) -> Option<Answer> {
+        Answer::read(200, Some("Mon, 30 Nov 2026 05:25:51 GMT"), body.as_bytes())
+    }
+
+    #[test]
+    fn a_recorded_leader_is_read_whole() {
+        let said = read(include_str!(
+            "../../tests/fixtures/patroni/4.1.5/healthy/n1_primary.json"
+        ))
+        .unwrap();
+
+        assert_eq!(said.role, Some(Role::Primary));
+        assert_eq!(said.state, Some(State::Running));
+        assert_eq!(said.timeline, Some(1));
+        assert_eq!(said.scope.as_deref(), Some("demo"));
+        assert_eq!(
+            said.system_identifier.as_deref(),
+            Some("7713812041936989168")
+        );
+        assert_eq!(said.date, Some(1_796_016_351));
+        assert_eq!(said.position, Some(83_886_176));
+        assert_eq!(said.in_words(), "200 running primary 1");
+    }
+
+    #[test]
+    fn what_is_odd_is_left_out_and_the_rest_is_taken() {
+        let said = read(
+            r#"{"role": "master", "state": null, "timeline": "five", "xlog": [], "patroni": "x", "pause": "yes",
+                "database_system_identifier": 7, "dcs_last_seen": 1.5, "never_heard": {"of": []}}"#,
+        )
+        .unwrap();
+
+        assert_eq!(said.role, Some(Role::Primary));
+        assert_eq!((said.state, said.timeline, said.scope), (None, None, None));
+        assert_eq!(said.system_identifier.as_deref(), Some("7"));
+        assert_eq!(said.dcs_last_seen, Some(1));
+        assert!(!said.paused);
+    }
+
+    #[test]
+    fn what_is_not_patronis_is_no_answer() {
+        for body in [
+            "",
+            "[]",
+            "null",
+            "<html>",
+            "{}",
+            r#"{"role": 5}"#,
+            r#"{"role": ""}"#,
+            r#"{"status": "ok"}"#,
+        ] {
+            assert_eq!(read(body), None, "{body}");
+        }
+    }
+
+    #[test]
+    fn huge_numbers_and_words_are_left_out() {
+        let long = "x".repeat(100_000);
+        let said = read(&format!(
+            r#"{{"role": "{long}", "state": "running", "timeline": 1e300, "dcs_last_seen": -5, "database_system_identifier": "{long}"}}"#
+        ))
+        .unwrap();
+
+        assert_eq!(
+            (
+                said.role,
+                said.timeline,
+                said.dcs_last_seen,
+                said.system_identifier
+            ),
+            (None, None, None, None)
+        );
+    }
+}

@@ -1,0 +1,326 @@
+//! When a node is asked next: pure, and the whole of it.
+
+use std::time::Duration;
+
+use super::HealthSettings;
+use crate::clock::BootTime;
+
+/// Two hundred proxies in the same doubt must not slow a Patroni: a question costs it about 0.45 ms of CPU in the
+/// process that keeps its lock, so an interval is never shorter than this many times the node's own answer time …
+const BRAKE: u32 = 25;
+/// … up to here.
+const BRAKE_MOST: Duration = Duration::from_secs(1);
+/// So many fast questions a node, then they slow down.
+const FAST_QUESTIONS: u32 = 40;
+const SLOW_WHILE_HELD: Duration = Duration::from_millis(500);
+const SLOW: Duration = Duration::from_secs(1);
+
+/// What all nodes are asked for, as the tracker sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pace {
+    /// Something is unclear: every node now, then fast.
+    pub(crate) doubt: bool,
+    /// Clients are waiting.
+    pub(crate) held: bool,
+    /// A read-write session is open or was within the last 10 s.
+    pub(crate) in_use: bool,
+    /// A dead leader's lock runs out about now.
+    pub(crate) lock_ends: bool,
+}
+
+/// A third of the lease: the leader is asked at least so often, whatever `check_interval` says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LeaderInterval(pub(crate) Duration);
+
+/// How one node has been asked and has answered so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tempo {
+    pub(crate) last_sent: Option<BootTime>,
+    /// When the questions under way were sent, oldest first; at most two.
+    pub(crate) under_way: Vec<BootTime>,
+    /// Answer time, smoothed; `None` before the first answer.
+    pub(crate) usual: Option<Duration>,
+    /// The node's own time for its last answer.
+    pub(crate) own_time: Duration,
+    /// Fast questions since the last fact.
+    pub(crate) fast: u32,
+    /// The last interval, once the fast ones are used up.
+    pub(crate) slowed: Option<Duration>,
+    /// Answers, but is not up yet.
+    pub(crate) rising: bool,
+    pub(crate) leads: bool,
+    /// An answer is wanted now: the brake alone holds it back.
+    pub(crate) wanted: bool,
+}
+
+impl Tempo {
+    /// The interval from the last sending to the next, before the brake and without jitter.
+    fn interval(&self, pace: Pace, s: &HealthSettings, leader: LeaderInterval) -> Duration {
+        let mut rest = s.check_interval;
+        if self.leads {
+            rest = rest.min(leader.0);
+            if pace.in_use {
+                rest = rest.min(s.active_interval);
+            }
+        }
+        if self.rising {
+            rest = rest.min(s.fast_interval);
+        }
+        if pace.doubt {
+            rest = rest.min(self.in_doubt(pace, s));
+        }
+        rest
+    }
+
+    fn in_doubt(&self, pace: Pace, s: &HealthSettings) -> Duration {
+        if !pace.held && !pace.in_use {
+            s.active_interval
+        } else if pace.lock_ends || self.fast < FAST_QUESTIONS {
+            s.fast_interval
+        } else {
+            let slowest = if pace.held { SLOW_WHILE_HELD } else { SLOW };
+            self.slowed
+                .map_or(s.fast_interval, |last| last.mul_f32(1.5))
+                .min(slowest.max(s.fast_interval))
+        }
+    }
+
+    fn brake(&self) -> Duration {
+        (self.own_time * BRAKE).min(BRAKE_MOST)
+    }
+
+    /// A second question may start when the first is older than this.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(1).max(self.usual.unwrap_or_default() * 4)
+    }
+
+    /// When to ask next; `None` while two questions are under way. `jitter` from 0 to 1 shortens or lengthens
+    /// fast intervals by up to a fifth and shortens others by up to a tenth, so that proxies do not march in step.
+    pub(crate) fn next(
+        &self,
+        pace: Pace,
+        s: &HealthSettings,
+        leader: LeaderInterval,
+        jitter: f32,
+    ) -> Option<BootTime> {
+        let mut due = match self.last_sent {
+            None => BootTime::ZERO,
+            Some(sent) if self.wanted => sent + self.brake(),
+            Some(sent) => {
+                let interval = self.interval(pace, s, leader);
+                let spread = if interval < s.active_interval {
+                    0.8 + 0.4 * jitter
+                } else {
+                    0.9 + 0.1 * jitter
+                };
+                sent + interval.mul_f32(spread).max(self.brake())
+            }
+        };
+        match *self.under_way {
+            [] => {}
+            [oldest] => due = due.max(oldest + self.patience()),
+            _ => return None,
+        }
+        Some(due)
+    }
+
+    /// A question is sent.
+    pub(crate) fn sent(&mut self, now: BootTime, pace: Pace, s: &HealthSettings) {
+        if pace.doubt && (pace.held || pace.in_use) && !pace.lock_ends {
+            if self.fast < FAST_QUESTIONS {
+                self.fast += 1;
+            } else {
+                self.slowed = Some(self.in_doubt(pace, s));
+            }
+        }
+        self.last_sent = Some(now);
+        self.under_way.push(now);
+        self.wanted = false;
+    }
+
+    /// A question has ended, by an answer that took so long (whole, and the node's own time) or without one.
+    pub(crate) fn ended(&mut self, sent: BootTime, took: Option<(Duration, Duration)>) {
+        if let Some(at) = self.under_way.iter().position(|s| *s == sent) {
+            self.under_way.remove(at);
+        }
+        if let Some((whole, own)) = took {
+            self.own_time = own;
+            self.usual = Some(match self.usual {
+                None => whole,
+                Some(usual) => (usual * 7 + whole) / 8,
+            });
+        }
+    }
+
+    /// A fact has changed: the fast questions start again.
+    pub(crate) fn fact(&mut self) {
+        self.fast = 0;
+        self.slowed = None;
+    }
+
+    /// Wants an answer to a question sent not before `since`: the one under way may do.
+    pub(crate) fn want(&mut self, since: BootTime) {
+        if self.under_way.last().is_none_or(|sent| *sent < since) {
+            self.wanted = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T0: BootTime = BootTime::ZERO;
+    const LEASE_THIRD: LeaderInterval = LeaderInterval(Duration::from_millis(3333));
+
+    fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    fn due(tempo: &Tempo, pace: Pace) -> Option<Duration> {
+        let s = HealthSettings::default();
+        // Jitter that leaves each kind of interval as it is.
+        let plain = if tempo.interval(pace, &s, LEASE_THIRD) < s.active_interval {
+            0.5
+        } else {
+            1.0
+        };
+        tempo
+            .next(pace, &s, LEASE_THIRD, plain)
+            .map(|at| ms((at.saturating_sub(T0).as_secs_f64() * 1000.0).round() as u64))
+    }
+
+    fn asked() -> Tempo {
+        Tempo {
+            last_sent: Some(T0),
+            ..Tempo::default()
+        }
+    }
+
+    #[test]
+    fn a_new_node_is_asked_at_once() {
+        assert_eq!(due(&Tempo::default(), Pace::default()), Some(ms(0)));
+    }
+
+    #[test]
+    fn at_rest_a_node_is_asked_each_check_interval_and_the_leader_each_third_of_the_lease() {
+        assert_eq!(due(&asked(), Pace::default()), Some(ms(5000)));
+        let leader = Tempo {
+            leads: true,
+            ..asked()
+        };
+        assert_eq!(due(&leader, Pace::default()), Some(ms(3333)));
+    }
+
+    #[test]
+    fn a_leader_in_use_is_asked_each_active_interval_and_the_others_are_not() {
+        let pace = Pace {
+            in_use: true,
+            ..Pace::default()
+        };
+        let leader = Tempo {
+            leads: true,
+            ..asked()
+        };
+        assert_eq!(due(&leader, pace), Some(ms(1000)));
+        assert_eq!(due(&asked(), pace), Some(ms(5000)));
+    }
+
+    #[test]
+    fn a_rising_node_is_asked_fast() {
+        let rising = Tempo {
+            rising: true,
+            ..asked()
+        };
+        assert_eq!(due(&rising, Pace::default()), Some(ms(100)));
+    }
+
+    #[test]
+    fn doubt_is_fast_for_forty_questions_and_then_slows_to_half_a_second_while_held() {
+        let pace = Pace {
+            doubt: true,
+            held: true,
+            ..Pace::default()
+        };
+        let s = HealthSettings::default();
+        let mut tempo = Tempo::default();
+        let mut intervals = Vec::new();
+        for _ in 0..50 {
+            tempo.last_sent = Some(T0);
+            tempo.under_way.clear();
+            intervals.push(due(&tempo, pace).unwrap().as_millis());
+            tempo.sent(T0, pace, &s);
+        }
+        assert!(intervals[..=40].iter().all(|i| *i == 100), "{intervals:?}");
+        assert_eq!(intervals[41..47], [150, 225, 338, 500, 500, 500]);
+
+        tempo.under_way.clear();
+        tempo.fact();
+        assert_eq!(due(&tempo, pace), Some(ms(100)));
+    }
+
+    #[test]
+    fn doubt_that_concerns_nobody_is_asked_each_active_interval() {
+        let pace = Pace {
+            doubt: true,
+            lock_ends: true,
+            ..Pace::default()
+        };
+        assert_eq!(due(&asked(), pace), Some(ms(1000)));
+    }
+
+    #[test]
+    fn around_the_end_of_a_dead_leaders_lock_the_forty_do_not_count() {
+        let pace = Pace {
+            doubt: true,
+            in_use: true,
+            lock_ends: true,
+            ..Pace::default()
+        };
+        let mut tired = asked();
+        tired.fast = FAST_QUESTIONS;
+        assert_eq!(due(&tired, pace), Some(ms(100)));
+    }
+
+    #[test]
+    fn the_brake_holds_for_fast_and_for_wanted_questions_up_to_a_second() {
+        let pace = Pace {
+            doubt: true,
+            held: true,
+            ..Pace::default()
+        };
+        let mut slow = asked();
+        slow.own_time = ms(20);
+        assert_eq!(due(&slow, pace), Some(ms(500)));
+        slow.wanted = true;
+        assert_eq!(due(&slow, pace), Some(ms(500)));
+        slow.own_time = ms(900);
+        assert_eq!(due(&slow, pace), Some(ms(1000)));
+    }
+
+    #[test]
+    fn a_hung_question_delays_the_next_by_a_second_and_a_third_is_never_asked() {
+        let pace = Pace {
+            doubt: true,
+            held: true,
+            ..Pace::default()
+        };
+        let mut hung = asked();
+        hung.under_way = vec![T0];
+        assert_eq!(due(&hung, pace), Some(ms(1000)));
+        hung.usual = Some(ms(600));
+        assert_eq!(due(&hung, pace), Some(ms(2400)));
+        hung.under_way.push(T0);
+        assert_eq!(due(&hung, pace), None);
+    }
+
+    #[test]
+    fn a_wanted_answer_shares_the_question_under_way() {
+        let mut tempo = asked();
+        tempo.under_way = vec![T0 + ms(10)];
+        tempo.want(T0 + ms(5));
+        assert!(!tempo.wanted);
+        tempo.want(T0 + ms(11));
+        assert!(tempo.wanted);
+    }
+}

@@ -1,0 +1,285 @@
+//! The one loop that asks: all nodes in parallel, each with its own deadline and its own rhythm.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::answer::Answer;
+use super::cadence::{LeaderInterval, Pace, Tempo};
+use super::dynamic::Dynamic;
+use super::question::{Ended, NoAnswer, Question, ask};
+use super::{HealthSettings, NodeSettings};
+use crate::clock::{BootTime, Clock};
+use crate::net::Host;
+
+/// One life of a configured node: a node whose address was changed is another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct NodeId(pub(crate) u64);
+
+/// The answer to one question, or its absence, with the time the question was sent.
+#[derive(Debug)]
+pub(crate) struct Observation {
+    pub(crate) node: NodeId,
+    pub(crate) sent: BootTime,
+    pub(crate) took: Duration,
+    pub(crate) heard: Result<Heard, Silence>,
+}
+
+/// A Patroni node has spoken.
+#[derive(Clone, Debug)]
+pub(crate) struct Heard {
+    /// PostgreSQL's address: of the machine that answered, or of the one which configuration binds to it.
+    pub(crate) dial: SocketAddr,
+    pub(crate) said: Answer,
+}
+
+/// Why nothing usable was heard.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Silence {
+    #[error(transparent)]
+    NoAnswer(#[from] NoAnswer),
+
+    /// A captive portal or another service on Patroni's port.
+    #[error("answered {status}, but not as Patroni does")]
+    NotPatroni { status: u16 },
+
+    #[error("its host {host} has no known address")]
+    NoAddress { host: Arc<str> },
+}
+
+/// What the poller has to tell.
+#[derive(Debug)]
+pub(crate) enum News {
+    Observed(Observation),
+    /// What the cluster says about itself.
+    Dynamic(Dynamic),
+}
+
+/// Asks, and knows nothing of leases: the tracker hands in the pace with each call of [`Poller::next`].
+pub(crate) struct Poller {
+    clock: Clock,
+    settings: HealthSettings,
+    leader_interval: LeaderInterval,
+    nodes: Vec<Asked>,
+    under_way: JoinSet<(NodeId, Option<Ended>, Option<Dynamic>)>,
+}
+
+struct Asked {
+    id: NodeId,
+    settings: NodeSettings,
+    rest: Host,
+    /// Only when the REST API is elsewhere: then PostgreSQL's host is bound to it by configuration.
+    postgres: Option<Host>,
+    /// The address that answered last.
+    answered: Option<IpAddr>,
+    tempo: Tempo,
+    /// Drawn anew for each question.
+    jitter: f32,
+}
+
+impl Poller {
+    /// `lease_timeout` sets how often a leader is asked at least. Nothing is asked before the first `next`.
+    pub(crate) fn new(clock: Clock, settings: HealthSettings, lease_timeout: Duration) -> Self {
+        Self {
+            clock,
+            settings,
+            leader_interval: LeaderInterval(lease_timeout / 3),
+            nodes: Vec::new(),
+            under_way: JoinSet::new(),
+        }
+    }
+
+    pub(crate) fn reconfigure(&mut self, settings: HealthSettings, lease_timeout: Duration) {
+        self.settings = settings;
+        self.leader_interval = LeaderInterval(lease_timeout / 3);
+    }
+
+    /// A node to ask, from the next call of [`Self::next`] on.
+    pub(crate) fn add(&mut self, id: NodeId, settings: NodeSettings) {
+        let rest = Host::new(settings.rest_host.as_ref().unwrap_or(&settings.host));
+        let postgres = settings
+            .rest_host
+            .as_ref()
+            .map(|_| Host::new(&settings.host));
+        self.nodes.push(Asked {
+            id,
+            settings,
+            rest,
+            postgres,
+            answered: None,
+            tempo: Tempo::default(),
+            jitter: fastrand::f32(),
+        });
+    }
+
+    pub(crate) fn remove(&mut self, id: NodeId) {
+        self.nodes.retain(|node| node.id != id);
+    }
+
+    /// How a node stands, for its rhythm.
+    pub(crate) fn stands(&mut self, id: NodeId, rising: bool, leads: bool) {
+        if let Some(node) = self.node(id) {
+            node.tempo.rising = rising;
+            node.tempo.leads = leads;
+        }
+    }
+
+    /// A fact has changed: fast questions start again, at every node.
+    pub(crate) fn fact(&mut self) {
+        self.nodes.iter_mut().for_each(|node| node.tempo.fact());
+    }
+
+    /// Every node is to answer a question sent not before `since`.
+    pub(crate) fn want_all(&mut self, since: BootTime) {
+        self.nodes
+            .iter_mut()
+            .for_each(|node| node.tempo.want(since));
+    }
+
+    /// One node is to answer a question sent not before `since`.
+    pub(crate) fn want(&mut self, id: NodeId, since: BootTime) {
+        if let Some(node) = self.node(id) {
+            node.tempo.want(since);
+        }
+    }
+
+    /// How long the node usually takes to answer.
+    pub(crate) fn usual(&self, id: NodeId) -> Duration {
+        self.nodes
+            .iter()
+            .find(|node| node.id == id)
+            .and_then(|node| node.tempo.usual)
+            .unwrap_or_default()
+    }
+
+    /// Asks a node for the cluster's dynamic configuration. Its absence is no news.
+    pub(crate) fn ask_dynamic(&mut self, id: NodeId) {
+        let (clock, limit) = (self.clock, self.settings.check_timeout);
+        if let Some(node) = self.node(id) {
+            let question = node.question("/config", limit);
+            self.under_way.spawn(async move {
+                let said = ask(question, clock).await.ok();
+                let dynamic = said
+                    .filter(|r| r.status == 200)
+                    .and_then(|r| Dynamic::read(&r.body));
+                (id, None, dynamic)
+            });
+        }
+    }
+
+    /// Sends what is due and waits for the next answer. May be dropped at any await: nothing is lost.
+    pub(crate) async fn next(&mut self, pace: Pace) -> News {
+        loop {
+            let next = self.send_due(pace);
+            let now = self.clock.now();
+            let until = next.unwrap_or(now + Duration::from_secs(3600));
+            tokio::select! {
+                Some(ended) = self.under_way.join_next() => {
+                    // A question that panicked is a bug, and silence: its place frees with the timeout.
+                    let Ok((id, ended, dynamic)) = ended else { continue };
+                    if let Some(dynamic) = dynamic {
+                        return News::Dynamic(dynamic);
+                    }
+                    if let Some(seen) = ended.and_then(|ended| self.read(id, ended)) {
+                        return News::Observed(seen);
+                    }
+                }
+                () = self.clock.sleep_until(until) => {}
+            }
+        }
+    }
+
+    /// Sends every question that is due; the time of the next one.
+    fn send_due(&mut self, pace: Pace) -> Option<BootTime> {
+        let now = self.clock.now();
+        let (clock, limit) = (self.clock, self.settings.check_timeout);
+        let mut next = None;
+        for node in &mut self.nodes {
+            let due = |node: &Asked| {
+                node.tempo
+                    .next(pace, &self.settings, self.leader_interval, node.jitter)
+            };
+            if due(node).is_some_and(|at| at <= now) {
+                node.tempo.sent(now, pace, &self.settings);
+                node.jitter = fastrand::f32();
+                let (id, question) = (node.id, node.question("/primary", limit));
+                self.under_way.spawn(async move {
+                    let outcome = ask(question, clock).await;
+                    let received = clock.now();
+                    let ended = Ended {
+                        sent: now,
+                        received,
+                        outcome,
+                    };
+                    (id, Some(ended), None)
+                });
+            }
+            if let Some(at) = due(node) {
+                next = Some(next.map_or(at, |soonest: BootTime| soonest.min(at)));
+            }
+        }
+        next
+    }
+
+    /// `None` when the node has been removed meanwhile.
+    fn read(&mut self, id: NodeId, ended: Ended) -> Option<Observation> {
+        let node = self.node(id)?;
+        let took = ended.received.saturating_sub(ended.sent);
+        let heard = match ended.outcome {
+            Ok(reply) => {
+                node.tempo.ended(ended.sent, Some((took, reply.own_time)));
+                match Answer::read(reply.status, reply.date.as_deref(), &reply.body) {
+                    Some(said) => {
+                        node.answered = Some(reply.from);
+                        node.dial(reply.from).map(|dial| Heard { dial, said })
+                    }
+                    None => Err(Silence::NotPatroni {
+                        status: reply.status,
+                    }),
+                }
+            }
+            Err(error) => {
+                node.tempo.ended(ended.sent, None);
+                Err(error.into())
+            }
+        };
+        Some(Observation {
+            node: id,
+            sent: ended.sent,
+            took,
+            heard,
+        })
+    }
+
+    fn node(&mut self, id: NodeId) -> Option<&mut Asked> {
+        self.nodes.iter_mut().find(|node| node.id == id)
+    }
+}
+
+impl Asked {
+    fn question(&self, path: &'static str, limit: Duration) -> Question {
+        Question {
+            host: self.rest.asker(),
+            port: self.settings.rest_port,
+            prefer: self.answered,
+            path,
+            limit,
+        }
+    }
+
+    /// One node is one machine: a session dials the address that gave the proof.
+    fn dial(&self, answered: IpAddr) -> Result<SocketAddr, Silence> {
+        let ip = match &self.postgres {
+            None => answered,
+            Some(bound) => *bound
+                .addresses()
+                .first()
+                .ok_or_else(|| Silence::NoAddress {
+                    host: Arc::clone(&self.settings.host),
+                })?,
+        };
+        Ok(SocketAddr::new(ip, self.settings.port))
+    }
+}

@@ -1,0 +1,140 @@
+//! One question to a Patroni node, and what can go wrong with it.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
+use hyper::header::{CONNECTION, DATE, HOST};
+use hyper_util::rt::TokioIo;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::clock::{BootTime, Clock};
+use crate::net::{Asker, connect_any};
+
+/// An answer larger than this is not Patroni's.
+const LARGEST_BODY: usize = 1024 * 1024;
+
+/// Whom to ask and what.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    pub(crate) host: Asker,
+    pub(crate) port: u16,
+    /// Asked first: the address that answered last, so that a name with several does not flap between them.
+    pub(crate) prefer: Option<IpAddr>,
+    pub(crate) path: &'static str,
+    /// For the total: name, connection, every byte.
+    pub(crate) limit: Duration,
+}
+
+/// What came back, whatever it is worth.
+#[derive(Clone, Debug)]
+pub(crate) struct Reply {
+    pub(crate) from: IpAddr,
+    pub(crate) status: u16,
+    pub(crate) date: Option<String>,
+    pub(crate) body: Bytes,
+    /// The node's own time: from the request's last byte to the answer's last, connecting left out.
+    pub(crate) own_time: Duration,
+}
+
+/// Why a node gave no answer. None of these says that the node does not lead: they are silence.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoAnswer {
+    #[error("did not answer within {limit:?}")]
+    TimedOut { limit: Duration },
+
+    #[error("connection failed")]
+    Connect { source: io::Error },
+
+    #[error("the connection broke before the answer was whole")]
+    Broken { source: hyper::Error },
+
+    #[error("the answer is larger than {LARGEST_BODY} bytes")]
+    TooLarge,
+}
+
+/// Asks. The connection is made for this question and closed after it: Patroni serves with a handful of threads
+/// and no read timeout, so five idle connections would block its whole API.
+///
+/// # Errors
+/// [`NoAnswer`], when there is no whole answer within the limit.
+pub(crate) async fn ask(mut question: Question, clock: Clock) -> Result<Reply, NoAnswer> {
+    let limit = question.limit;
+    match tokio::time::timeout(limit, exchange(&mut question, clock)).await {
+        Ok(outcome) => outcome,
+        Err(_elapsed) => Err(NoAnswer::TimedOut { limit }),
+    }
+}
+
+async fn exchange(question: &mut Question, clock: Clock) -> Result<Reply, NoAnswer> {
+    let mut ips = question.host.addresses().await.to_vec();
+    ips.sort_by_key(|ip| Some(*ip) != question.prefer);
+    let addresses: Vec<_> = ips
+        .iter()
+        .map(|ip| SocketAddr::new(*ip, question.port))
+        .collect();
+    let stream = connect_any(&addresses)
+        .await
+        .map_err(|source| NoAnswer::Connect { source })?;
+    let peer = stream
+        .peer_addr()
+        .map_err(|source| NoAnswer::Connect { source })?;
+    let asked = clock.now();
+    let (status, date, body) = get(stream, peer, question.path).await?;
+    Ok(Reply {
+        from: peer.ip(),
+        status,
+        date,
+        body,
+        own_time: clock.now().saturating_sub(asked),
+    })
+}
+
+/// The write side stays open until the answer is there: Patroni takes a half-closed connection for a gone peer.
+async fn get(
+    stream: tokio::net::TcpStream,
+    peer: SocketAddr,
+    path: &str,
+) -> Result<(u16, Option<String>, Bytes), NoAnswer> {
+    let broken = |source| NoAnswer::Broken { source };
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(broken)?;
+    let _driver = AbortOnDropHandle::new(tokio::spawn(connection));
+    let request = hyper::Request::get(path)
+        .header(HOST, peer.to_string())
+        .header(CONNECTION, "close")
+        .body(Empty::<Bytes>::new());
+    let Ok(request) = request else {
+        unreachable!("a constant path and an address make a valid request")
+    };
+    let answer = sender.send_request(request).await.map_err(broken)?;
+    let status = answer.status().as_u16();
+    let date = answer
+        .headers()
+        .get(DATE)
+        .and_then(|date| date.to_str().ok())
+        .map(str::to_owned);
+    let body = Limited::new(answer.into_body(), LARGEST_BODY)
+        .collect()
+        .await
+        .map_err(|error| match error.downcast::<hyper::Error>() {
+            Ok(source) => NoAnswer::Broken { source: *source },
+            Err(other) => {
+                debug_assert!(other.is::<LengthLimitError>());
+                NoAnswer::TooLarge
+            }
+        })?;
+    Ok((status, date, body.to_bytes()))
+}
+
+/// When a question was sent and how it ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// Before the connection was made: the strictest reading of "sent".
+    pub(crate) sent: BootTime,
+    pub(crate) received: BootTime,
+    pub(crate) outcome: Result<Reply, NoAnswer>,
+}

@@ -1,0 +1,146 @@
+//! What can be done to a running cluster: planned changes, deaths, freezes and cuts.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::{
+    LabError,
+    cluster::Lab,
+    net::{Host, NODES, Node},
+    process,
+};
+
+impl Lab {
+    /// `systemctl stop patroni`: PostgreSQL is shut down and the leader key given up.
+    pub fn stop(&self, node: Node) -> Result<(), LabError> {
+        self.begin_stop(node)?;
+        self.wait_stopped(node)
+    }
+
+    /// Waits for the end of everything of a node.
+    pub fn wait_stopped(&self, node: Node) -> Result<(), LabError> {
+        self.wait("end of the node", Duration::from_secs(120), || {
+            process::in_folder(&self.node_folder(node))
+                .is_empty()
+                .then_some(())
+        })?;
+        self.reap_of(Host::Node(node));
+        Ok(())
+    }
+
+    /// The same, without waiting for the end.
+    pub fn begin_stop(&self, node: Node) -> Result<(), LabError> {
+        let pid = self
+            .daemon_pid(Host::Node(node))
+            .ok_or_else(|| LabError::Refused(format!("{node} is not running")))?;
+        process::signal(&[pid], Signal::SIGTERM);
+        Ok(())
+    }
+
+    /// The machine dies: SIGKILL to everything of the node.
+    pub fn kill(&self, node: Node) {
+        process::kill_all(|| process::in_folder(&self.node_folder(node)));
+        self.reap_of(Host::Node(node));
+    }
+
+    /// Patroni dies, PostgreSQL goes on.
+    pub fn kill_only_patroni(&self, node: Node) {
+        process::kill_all(|| process::right_in(&self.node_folder(node)));
+        self.reap_of(Host::Node(node));
+    }
+
+    /// PostgreSQL dies, Patroni goes on (and repairs it).
+    pub fn kill_only_postgres(&self, node: Node) {
+        // Once: Patroni is alive and may have started the next one already.
+        let pids = process::in_folder(&self.node_folder(node).join("data"));
+        process::signal(&pids, Signal::SIGSTOP);
+        process::signal(&pids, Signal::SIGKILL);
+    }
+
+    /// Freezes everything of the node, as a hypervisor may.
+    pub fn pause(&self, node: Node) {
+        process::signal(
+            &process::in_folder(&self.node_folder(node)),
+            Signal::SIGSTOP,
+        );
+    }
+
+    pub fn resume(&self, node: Node) {
+        process::signal(
+            &process::in_folder(&self.node_folder(node)),
+            Signal::SIGCONT,
+        );
+    }
+
+    /// Asks Patroni to make `to` the leader, and waits for its word that it is.
+    pub fn switchover(&self, to: Node) -> Result<(), LabError> {
+        let leader = self
+            .leader()
+            .ok_or_else(|| LabError::Refused("no leader".into()))?;
+        let wish = json!({ "leader": leader.to_string(), "candidate": to.to_string() });
+        let answer = self
+            .rest(leader, "POST", "/switchover", Some(&wish))
+            .map_err(LabError::io("switchover"))?;
+        if answer.status == 200 {
+            return Ok(());
+        }
+        Err(LabError::Refused(format!(
+            "switchover: {} {}",
+            answer.status, answer.body
+        )))
+    }
+
+    /// Changes the cluster's dynamic configuration, through the first node that takes it.
+    pub fn patch_config(&self, change: &Value) -> Result<(), LabError> {
+        let taken = NODES.into_iter().any(|node| {
+            self.rest(node, "PATCH", "/config", Some(change))
+                .is_ok_and(|answer| answer.status == 200)
+        });
+        taken
+            .then_some(())
+            .ok_or_else(|| LabError::Refused(format!("no node took the change {change}")))
+    }
+
+    /// Patroni's pause mode, on every node when this returns.
+    pub fn maintenance(&self, on: bool) -> Result<(), LabError> {
+        let pause = if on { Value::Bool(true) } else { Value::Null };
+        self.patch_config(&json!({ "pause": pause }))?;
+        self.wait(
+            "change of pause on all nodes",
+            Duration::from_secs(30),
+            || {
+                let all = NODES.into_iter().all(|node| {
+                    let said = self.rest(node, "GET", "/patroni", None);
+                    said.is_ok_and(|answer| answer.json()["pause"].as_bool().unwrap_or(false) == on)
+                });
+                all.then_some(())
+            },
+        )
+    }
+
+    /// The leader's lock runs out now instead of at the end of its ttl. Gives whether there was one.
+    pub fn dcs_expire(&self) -> Result<bool, LabError> {
+        let gone = self
+            .etcd("deleterange", "leader")
+            .map_err(LabError::io("etcd"))?;
+        Ok(gone["deleted"] == "1")
+    }
+
+    /// Ends etcd; `start_dcs` brings it back with what it knew.
+    pub fn stop_dcs(&self) {
+        let folder = self.home.path.join("dcs");
+        process::kill_all(|| process::in_folder(&folder));
+        self.reap_of(Host::Dcs);
+    }
+
+    /// Cuts a node off from everybody while its processes go on. Only with `Net::Netns`.
+    pub fn partition(&self, node: Node) -> Result<(), LabError> {
+        self.home.place.switch_port(node, false)
+    }
+
+    pub fn heal(&self, node: Node) -> Result<(), LabError> {
+        self.home.place.switch_port(node, true)
+    }
+}

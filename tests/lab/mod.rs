@@ -1,0 +1,101 @@
+//! A real three-node Patroni cluster (PostgreSQL, Patroni, etcd) on this one machine, and the faults to try on it.
+//!
+//! [`install`] finds or fetches the programs, [`Lab`] starts a cluster and hurts it, [`observer`] watches what each
+//! node says of itself, [`client`] is the crowd that writes. All of it blocks: a test reads top to bottom.
+//!
+//! The machine and the user matter little: root runs the cluster as `postgres`, anybody else as themselves; only
+//! namespaces and IPv6 addresses need root.
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "the demo, the benchmarks and the tests each use their own part"
+)]
+
+pub mod client;
+mod cluster;
+mod config;
+mod daemons;
+mod faults;
+mod home;
+pub mod http;
+pub mod install;
+mod net;
+pub mod observer;
+pub mod process;
+pub mod proxy;
+pub mod sessions;
+
+use std::{
+    io,
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
+
+pub use cluster::{Builder, Lab};
+pub use config::Timings;
+pub use home::{end_kept, end_on_signal, sweep_all};
+pub use net::{NODES, Net, Node};
+
+/// Why the lab could not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    #[error(transparent)]
+    Missing(#[from] install::Missing),
+
+    #[error("{what}")]
+    Io { what: String, source: io::Error },
+
+    #[error("`{command}` failed: {output}")]
+    Command { command: String, output: String },
+
+    #[error("no {what} within {limit:?}; the logs are in {logs}")]
+    Late {
+        what: String,
+        limit: Duration,
+        logs: PathBuf,
+    },
+
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl LabError {
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |source| Self::Io {
+            what: format!("{what}: {source}"),
+            source,
+        }
+    }
+}
+
+/// For tests: the programs, or `None` (and a line that says so) where they cannot be had.
+///
+/// Under `CI` nothing may be skipped in silence, so there it panics.
+pub fn require(test: &str) -> Option<install::Programs> {
+    match install::ensure() {
+        Ok(programs) => Some(programs),
+        Err(missing) if std::env::var_os("CI").is_some() => panic!("{test}: {missing}"),
+        Err(missing) => {
+            eprintln!("skipped {test}: {missing}");
+            None
+        }
+    }
+}
+
+/// Asks every `pause` until there is an answer; `None` after `limit`.
+pub fn poll<T>(
+    limit: Duration,
+    pause: Duration,
+    mut probe: impl FnMut() -> Option<T>,
+) -> Option<T> {
+    let end = Instant::now() + limit;
+    loop {
+        let got = probe();
+        if got.is_some() || Instant::now() >= end {
+            return got;
+        }
+        thread::sleep(pause);
+    }
+}
