@@ -52,6 +52,16 @@ impl Attempt {
         matches!(self.outcome, Outcome::ReadOnly | Outcome::Failed(_))
     }
 
+    /// It never got to ReadyForQuery.
+    pub fn is_refused(&self) -> bool {
+        self.is_failed() && self.connected.is_none()
+    }
+
+    /// It was connected, and its server went away under its INSERT.
+    pub fn is_cut(&self) -> bool {
+        self.is_failed() && self.connected.is_some()
+    }
+
     /// How long it took, or has taken by `now`.
     pub fn took(&self, now: Instant) -> Duration {
         self.ended
