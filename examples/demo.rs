@@ -49,6 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("ended {} cluster(s)", lab::end_kept());
         return Ok(());
     }
+    lab::end_on_signal()?;
     println!(
         "starting PostgreSQL, Patroni and etcd: three nodes (the first time this installs what is missing)"
     );

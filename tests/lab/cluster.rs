@@ -16,8 +16,8 @@ use super::{
     config::{SCOPE, Settings, Timings},
     home::Home,
     http::{self, Answer},
-    install::{self, Programs},
-    net::{self, Host, NODES, Net, Node},
+    install::Programs,
+    net::{self, Host, NODES, Node},
     poll, process,
 };
 

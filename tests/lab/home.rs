@@ -38,15 +38,15 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// The first slot that nobody uses, swept clean.
+    /// The first slot that nobody uses. What dead owners left anywhere is swept before.
     pub(crate) fn take(net: Net) -> Result<Self, LabError> {
+        clear(|path| path.exists() && !is_kept(path));
         for slot in SLOTS {
             let Some(lock) = lock(slot) else { continue };
             let path = folder(slot);
             if is_kept(&path) {
                 continue;
             }
-            sweep(&path, slot);
             let home = Self {
                 path,
                 place: Place { net, slot },
@@ -157,11 +157,7 @@ pub fn end_kept() -> usize {
     clear(is_kept)
 }
 
-/// Ends every lab whose owner is gone, kept ones too.
-pub fn sweep_all() -> usize {
-    clear(Path::exists)
-}
-
+/// Ends those of the labs without an owner that are wanted; gives how many there were.
 fn clear(wanted: impl Fn(&Path) -> bool) -> usize {
     SLOTS
         .filter(|slot| {

@@ -7,7 +7,6 @@
 //! namespaces and IPv6 addresses need root.
 #![allow(
     dead_code,
-    unused_imports,
     reason = "the demo, the benchmarks and the tests each use their own part"
 )]
 
@@ -34,11 +33,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use builder::Builder;
-pub use cluster::Lab;
-pub use config::Timings;
-pub use home::{end_kept, end_on_signal, sweep_all};
-pub use net::{NODES, Net, Node};
+#[allow(unused_imports, reason = "as above")]
+pub use {
+    cluster::Lab,
+    config::Timings,
+    home::{end_kept, end_on_signal},
+    net::{NODES, Net, Node},
+};
 
 /// Why the lab could not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
