@@ -95,7 +95,7 @@ impl Config {
                 None => asked.push((place, &node.name)),
             }
         }
-        if self.nodes.iter().all(|node| !node.enabled) {
+        if !self.nodes.is_empty() && self.nodes.iter().all(|node| !node.enabled) {
             doubts.push("nodes: none is enabled, so no client is ever served".to_owned());
         }
     }

@@ -76,9 +76,13 @@ impl Config {
     /// # Errors
     /// See [`ConfigError`].
     pub fn check(file: &Path) -> Result<Vec<String>, ConfigError> {
+        Self::sketch(file).map(|config| config.warnings())
+    }
+
+    /// As much of the file as can be known without its variables.
+    pub(crate) fn sketch(file: &Path) -> Result<Self, ConfigError> {
         let (name, text) = open(file)?;
-        let config = Self::read(read::parse(&text, &name)?, &name, Setting::Check)?;
-        Ok(config.warnings())
+        Self::read(read::parse(&text, &name)?, &name, Setting::Check)
     }
 
     /// Checks what the command line says instead of a file; errors name it `command line`.

@@ -30,6 +30,13 @@ pub enum StartError {
     },
 }
 
+/// What a reload has done.
+#[derive(Default)]
+pub struct ReloadReport {
+    /// Keys whose new value needs a restart.
+    pub needs_restart: Vec<String>,
+}
+
 impl House {
     /// Binds the sockets and starts the threads. Clients are held from here on until a leader is proved.
     ///
@@ -52,4 +59,30 @@ impl House {
 
     /// Ends: no drain.
     pub async fn stop(self) {}
+
+    pub(crate) async fn first_round(&self) {}
+
+    pub(crate) fn poller_progress(&self) -> std::time::Duration {
+        std::time::Duration::ZERO
+    }
+
+    pub(crate) fn status_line(&self) -> String {
+        String::new()
+    }
+
+    pub(crate) async fn status_changed(&self) {
+        std::future::pending().await
+    }
+
+    pub(crate) async fn reload(&self, _: Config) -> Result<ReloadReport, StartError> {
+        Ok(ReloadReport::default())
+    }
+
+    pub(crate) fn reload_refused(&self) {}
+
+    pub(crate) async fn drain(&self) {}
+
+    pub(crate) async fn failed(&self) -> String {
+        std::future::pending().await
+    }
 }
