@@ -226,7 +226,11 @@ fn sweep(path: &Path, slot: u8) {
         .into_iter()
         .filter_map(|node| shared_memory(&path.join(node.to_string()).join("data")))
         .collect();
+    let shared = shared_files(path);
     process::kill_all(|| process::in_folder(path));
+    for file in shared {
+        let _ = fs::remove_file(file);
+    }
     for segment in segments {
         let _ = sh("ipcrm", &["-m", &segment]);
     }
@@ -244,6 +248,19 @@ fn shared_memory(data: &Path) -> Option<String> {
     let file = fs::read_to_string(data.join("postmaster.pid")).ok()?;
     let id = file.lines().nth(6)?.split_whitespace().nth(1)?;
     Some(id.to_owned())
+}
+
+/// An initdb that is killed leaves its POSIX segments: it does not know the setting that avoids them.
+fn shared_files(path: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for pid in process::in_folder(path) {
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        let files = maps
+            .split_whitespace()
+            .filter(|word| word.starts_with("/dev/shm/PostgreSQL."));
+        found.extend(files.map(PathBuf::from));
+    }
+    found
 }
 
 fn word(net: Net) -> &'static str {
