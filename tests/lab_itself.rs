@@ -66,7 +66,11 @@ fn a_cluster_speaks_ipv6_alone() {
     assert!(lab.ip(leader).is_ipv6());
     client::make_table(&lab, leader).unwrap();
 
-    let stay = client::write_once(lab.postgres_at(leader), client::new_id(), || ());
+    let stay = client::write_once(
+        client::config_scram(lab.postgres_at(leader)),
+        client::new_id(),
+        || (),
+    );
     let outcome = tokio::runtime::Runtime::new().unwrap().block_on(stay);
 
     assert_eq!(outcome, client::Outcome::Written(lab.ip(leader)));

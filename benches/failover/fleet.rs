@@ -144,7 +144,7 @@ impl Fleet {
     async fn write(&self) -> usize {
         let mut all = JoinSet::new();
         for (_, at) in &self.houses {
-            let stay = client::write_once(*at, client::new_id(), || ());
+            let stay = client::write_once(client::config(*at), client::new_id(), || ());
             all.spawn(time::timeout(Duration::from_secs(60), stay));
         }
         let outcomes = all.join_all().await;
