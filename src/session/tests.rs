@@ -1,0 +1,1 @@
+//! Sessions on real loopback sockets, with a tracker that the test plays.
