@@ -1,1 +1,0 @@
-//! Sessions on real loopback sockets, with a tracker that the test plays.
