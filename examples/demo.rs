@@ -13,7 +13,8 @@ use std::{
 use clap::Parser;
 use lab::{
     Lab, LabError, Node, Timings,
-    client::{self, Attempt, Crowd, Outcome, Writers},
+    client::{self, Attempt, Crowd, Writers},
+    cost::Cost,
     observer::{Observer, Sighting},
     proxy::Proxy,
     sessions::Sessions,
@@ -48,6 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("ended {} cluster(s)", lab::end_kept());
         return Ok(());
     }
+    lab::end_on_signal()?;
     println!(
         "starting PostgreSQL, Patroni and etcd: three nodes (the first time this installs what is missing)"
     );
@@ -224,58 +226,48 @@ fn summary(lab: &Lab, failovers: &[Failover], attempts: &[Attempt], misled: u64,
     for failover in failovers {
         let new = failover.writable.node;
         println!("  {}: {} -> {new}", failover.title, failover.old);
-        let by_new = |attempt: &&Attempt| attempt.outcome == Outcome::Written(lab.ip(new));
-        let first = attempts
-            .iter()
-            .filter(by_new)
-            .filter_map(|attempt| attempt.ended)
-            .filter(|ended| *ended > failover.began)
-            .min();
-        let last = attempts
-            .iter()
-            .filter(|attempt| attempt.outcome == Outcome::Written(lab.ip(failover.old)))
-            .filter_map(|attempt| attempt.ended)
-            .filter(|ended| first.is_none_or(|first| *ended < first))
-            .max();
-        let (Some(first), Some(last)) = (first, last) else {
+        let Some(cost) = Cost::of(
+            attempts,
+            failover.began,
+            lab.ip(new),
+            failover.writable.heard,
+        ) else {
             println!("    nothing was written afterwards");
             continue;
         };
-        println!(
-            "    {:<56}{:.2} s",
-            "downtime seen by clients (last write to first write)",
-            (first - last).as_secs_f64()
+        line(
+            "  downtime seen by clients (last write to first write)",
+            &format!("{:.2} s", cost.downtime.as_secs_f64()),
         );
-        let own = first.saturating_duration_since(failover.writable.heard);
-        println!(
-            "    {:<56}{:.3} s",
-            "of it the proxy's part (leader writable to first write)",
-            own.as_secs_f64()
+        line(
+            "  of it the proxy's part (leader writable to first write)",
+            &format!("{:.3} s", cost.added.as_secs_f64()),
         );
     }
-    let failed: Vec<&Attempt> = attempts
-        .iter()
-        .filter(|attempt| attempt.is_failed())
-        .collect();
-    println!(
-        "  {:<58}{} of {}",
+    let count =
+        |wanted: fn(&Attempt) -> bool| attempts.iter().filter(|attempt| wanted(attempt)).count();
+    line(
         "failed new connections",
-        failed.len(),
-        attempts.len()
+        &format!("{} of {}", count(Attempt::is_refused), attempts.len()),
     );
-    for attempt in failed.iter().take(3) {
-        println!("      {:?}", attempt.outcome);
-    }
-    println!(
-        "  {:<58}{misled} (must be 0)",
-        "sessions found on a non-leader"
+    line(
+        "INSERTs cut by the end of their server",
+        &count(Attempt::is_cut).to_string(),
     );
-    println!("  {:<58}{lost}", "acknowledged writes lost");
+    line(
+        "sessions found on a non-leader (must be 0)",
+        &misled.to_string(),
+    );
+    line("acknowledged writes lost", &lost.to_string());
     if lost > 0 {
         println!(
             "      (replication is asynchronous here, as by default: a dead machine keeps what it had not sent)"
         );
     }
+}
+
+fn line(what: &str, value: &str) {
+    println!("  {what:<60}{value}");
 }
 
 fn keep(lab: &Lab, proxy: &mut Proxy) -> Result<(), LabError> {

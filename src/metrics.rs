@@ -65,7 +65,38 @@ pub(crate) enum RevokeReason {
     disabled,
 }
 
+impl CheckResult {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::leads,
+        Self::promoting,
+        Self::retiring,
+        Self::unlocked,
+        Self::follows,
+        Self::silent,
+        Self::wrong_cluster,
+    ];
+}
+
+impl Refusal {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::no_leader,
+        Self::full,
+        Self::in_recovery,
+        Self::disabled,
+        Self::dial,
+    ];
+}
+
 impl RevokeReason {
+    pub(crate) const ALL: [Self; 6] = [
+        Self::moved,
+        Self::follows,
+        Self::promoting,
+        Self::conflict,
+        Self::lease,
+        Self::disabled,
+    ];
+
     /// For people: "the session was ended because …".
     pub(crate) fn in_words(self) -> &'static str {
         match self {
@@ -173,7 +204,34 @@ impl Metrics {
             .set(1);
         r.register("build_info", "The running version", build);
         m.registry = r;
+        m.start_at_zero();
         m
+    }
+
+    /// A counter that is absent until its first event hides that event from `rate()`.
+    fn start_at_zero(&self) {
+        for reason in Refusal::ALL {
+            let _ = self.refused.get_or_create(&RefusalLabel { reason });
+        }
+        for reason in RevokeReason::ALL {
+            let _ = self.revoked.get_or_create(&RevokeLabel { reason });
+        }
+        for result in ["ok", "failed"] {
+            let _ = self.config_reloads.get_or_create(&ReloadLabel { result });
+        }
+    }
+
+    /// The same for what is counted per node; the admin API calls it with the nodes it knows of.
+    pub(crate) fn know_node(&self, node: &str) {
+        let node = node.to_owned();
+        for result in CheckResult::ALL {
+            let node = node.clone();
+            let _ = self.checks.get_or_create(&CheckLabel { node, result });
+        }
+        let _ = self
+            .wrong_cluster
+            .get_or_create(&NodeLabel { node: node.clone() });
+        let _ = self.stale_leader.get_or_create(&NodeLabel { node });
     }
 
     /// `topology_conflicting_primaries` becomes `heliosdb_proxy_topology_conflicting_primaries_total`: the
@@ -274,5 +332,88 @@ impl Metrics {
         self.revoked
             .get_or_create(&RevokeLabel { reason })
             .inc_by(sessions);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    fn served(metrics: &Metrics) -> String {
+        let mut text = String::new();
+        encode(&mut text, &metrics.registry).unwrap();
+        text
+    }
+
+    fn series<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
+        text.lines().filter(|l| l.starts_with(name)).collect()
+    }
+
+    #[test]
+    fn a_reason_is_counted_from_zero_before_it_first_occurs() {
+        let text = served(&Metrics::new());
+
+        for (name, words) in [
+            ("heliosdb_proxy_refused_total{", Refusal::ALL.len()),
+            ("heliosdb_proxy_revoked_total{", RevokeReason::ALL.len()),
+            ("heliosdb_proxy_config_reloads_total{", 2),
+        ] {
+            let lines = series(&text, name);
+            assert_eq!(lines.len(), words, "{lines:?}");
+            assert!(lines.iter().all(|line| line.ends_with(" 0")), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn a_node_is_known_with_each_result_and_knowing_it_again_keeps_its_counts() {
+        let metrics = Metrics::new();
+        metrics.know_node("pg1");
+        let label = CheckLabel {
+            node: "pg1".into(),
+            result: CheckResult::silent,
+        };
+        metrics.checks.get_or_create(&label).inc();
+
+        metrics.know_node("pg1");
+
+        let text = served(&metrics);
+        let lines = series(&text, "heliosdb_proxy_checks_total{");
+        assert_eq!(lines.len(), CheckResult::ALL.len());
+        assert!(lines.iter().any(|line| line.ends_with("\"silent\"} 1")));
+    }
+
+    #[test]
+    fn what_is_counted_shows_under_its_reason() {
+        let metrics = Metrics::new();
+        metrics.refuse(Refusal::no_leader);
+        metrics.revoke(RevokeReason::follows, 110);
+        metrics.bytes_to_server.inc_by(7);
+
+        let text = served(&metrics);
+
+        for line in [
+            "heliosdb_proxy_refused_total{reason=\"no_leader\"} 1",
+            "heliosdb_proxy_revoked_total{reason=\"follows\"} 110",
+            "heliosdb_proxy_bytes_total{direction=\"to_server\"} 7",
+        ] {
+            assert_eq!(series(&text, line), [line]);
+        }
+    }
+
+    #[test]
+    fn two_houses_count_apart() {
+        let (one, other) = (Metrics::new(), Metrics::new());
+        one.leader_changes.inc();
+        assert_eq!(other.leader_changes.get(), 0);
+    }
+
+    #[test]
+    fn every_reason_to_end_a_session_has_words_of_its_own() {
+        let words: HashSet<_> = RevokeReason::ALL.map(RevokeReason::in_words).into();
+        assert_eq!(words.len(), RevokeReason::ALL.len());
     }
 }

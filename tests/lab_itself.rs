@@ -3,9 +3,9 @@
 #[path = "lab/mod.rs"]
 mod lab;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use lab::{Lab, NODES, observer::Observer};
+use lab::{Lab, NODES, Net, client, observer::Observer};
 
 #[test]
 fn a_cluster_comes_up_changes_its_leader_twice_and_leaves_nothing_behind() {
@@ -35,12 +35,7 @@ fn a_cluster_comes_up_changes_its_leader_twice_and_leaves_nothing_behind() {
     let killed = Instant::now();
     lab.kill(NODES[1]);
     assert!(lab.dcs_expire().unwrap());
-    let heir = lab::poll(
-        std::time::Duration::from_secs(20),
-        std::time::Duration::from_millis(20),
-        || observer.first_writable(killed, Some(NODES[1])),
-    )
-    .unwrap();
+    let heir = soon(|| observer.first_writable(killed, Some(NODES[1]))).unwrap();
     eprintln!(
         "kill: {} writable after {:?}",
         heir.node,
@@ -54,4 +49,52 @@ fn a_cluster_comes_up_changes_its_leader_twice_and_leaves_nothing_behind() {
     lab.down();
     assert!(!folder.exists());
     assert!(lab::process::in_folder(&folder).is_empty());
+}
+
+#[test]
+fn a_cluster_speaks_ipv6_alone() {
+    if lab::require("ipv6").is_none() || !lab::require_root("ipv6") {
+        return;
+    }
+    let lab = Lab::builder()
+        .net(Net::Loopback6)
+        .fast()
+        .tls()
+        .up()
+        .unwrap();
+    let leader = lab.wait_healthy().unwrap();
+    assert!(lab.ip(leader).is_ipv6());
+    client::make_table(&lab, leader).unwrap();
+
+    let stay = client::write_once(
+        client::config_scram(lab.postgres_at(leader)),
+        client::new_id(),
+        || (),
+    );
+    let outcome = tokio::runtime::Runtime::new().unwrap().block_on(stay);
+
+    assert_eq!(outcome, client::Outcome::Written(lab.ip(leader)));
+    assert_eq!(lab.sql(leader, "SHOW ssl").unwrap(), "on");
+}
+
+#[test]
+fn a_leader_that_is_cut_off_gives_way_and_comes_back() {
+    if lab::require("partition").is_none() || !lab::require_root("partition") {
+        return;
+    }
+    let lab = Lab::builder().net(Net::Netns).fast().up().unwrap();
+    let leader = lab.wait_healthy().unwrap();
+    let observer = Observer::of(&lab);
+
+    let cut = Instant::now();
+    lab.partition(leader).unwrap();
+    let heir = soon(|| observer.first_writable(cut, Some(leader))).unwrap();
+    assert!(lab.rest(leader, "GET", "/primary", None).is_err());
+    lab.heal(leader).unwrap();
+
+    assert_eq!(lab.wait_healthy().unwrap(), heir.node);
+}
+
+fn soon<T>(probe: impl FnMut() -> Option<T>) -> Option<T> {
+    lab::poll(Duration::from_secs(40), Duration::from_millis(20), probe)
 }

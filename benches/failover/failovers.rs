@@ -10,6 +10,7 @@ use super::{
     lab::{
         Lab, LabError, Node,
         client::{Attempt, Crowd, Outcome, Writers},
+        cost::Cost,
         observer::{Observer, Sighting},
         poll,
         proxy::Proxy,
@@ -31,12 +32,12 @@ pub enum Fault {
 
 /// What came of one round.
 pub struct Round {
-    /// From the new leader's own word that it is writable to the first row written through the proxy.
-    added: Duration,
-    /// Last row written before to first row written after.
-    downtime: Duration,
+    cost: Cost,
     attempts: usize,
-    failed: usize,
+    /// Never got to ReadyForQuery.
+    refused: usize,
+    /// Lost their server under the INSERT: what was under way when it ended.
+    cut: usize,
     read_only: usize,
     /// Sessions of clients on the demoted node 1.5 s after it said so; `None` where it is dead or unreachable.
     stranded: Option<usize>,
@@ -75,13 +76,25 @@ pub fn round(lab: &Lab, proxy: &Proxy, fault: Fault, number: usize) -> Result<Ro
     let attempts = writers.stop();
     repair(lab, fault, old)?;
 
-    let round = judge(&attempts, began, new, &writable, stranded);
+    let cost = Cost::of(&attempts, began, new, writable.heard)
+        .ok_or_else(|| LabError::Refused("nothing was written afterwards".into()))?;
+    let count =
+        |wanted: fn(&Attempt) -> bool| attempts.iter().filter(|attempt| wanted(attempt)).count();
+    let round = Round {
+        cost,
+        attempts: attempts.len(),
+        refused: count(Attempt::is_refused),
+        cut: count(Attempt::is_cut),
+        read_only: count(|attempt| attempt.outcome == Outcome::ReadOnly),
+        stranded,
+    };
     eprintln!(
-        "{fault:?} {number}: {old} -> {}, added {}, downtime {}, failed {} of {}, stranded {stranded:?}",
+        "{fault:?} {number}: {old} -> {}, added {}, downtime {}, refused {} and cut {} of {}, stranded {stranded:?}",
         writable.node,
-        ms(round.added),
-        ms(round.downtime),
-        round.failed,
+        ms(round.cost.added),
+        ms(round.cost.downtime),
+        round.refused,
+        round.cut,
         round.attempts
     );
     for failed in attempts
@@ -173,55 +186,10 @@ fn repair(lab: &Lab, fault: Fault, old: Node) -> Result<(), LabError> {
     lab.wait_healthy().map(drop)
 }
 
-fn judge(
-    attempts: &[Attempt],
-    began: Instant,
-    new: std::net::IpAddr,
-    writable: &Sighting,
-    stranded: Option<usize>,
-) -> Round {
-    // A crashed leader's last row may be acknowledged while it is being killed: what counts as the first row after
-    // comes from a client whose answer came after the word `writable`, or at most a moment before.
-    let nearly = writable
-        .heard
-        .checked_sub(Duration::from_millis(500))
-        .unwrap_or(began)
-        .max(began);
-    let ended = |wanted: &dyn Fn(&Attempt, Instant) -> bool| -> Vec<Instant> {
-        attempts
-            .iter()
-            .filter(|attempt| attempt.is_written())
-            .filter_map(|attempt| attempt.ended.filter(|ended| wanted(attempt, *ended)))
-            .collect()
-    };
-    let first = ended(&|attempt, ended| attempt.outcome == Outcome::Written(new) && ended > nearly)
-        .into_iter()
-        .min()
-        .unwrap_or(writable.heard);
-    let last = ended(&|_, ended| ended < first && ended < nearly)
-        .into_iter()
-        .max()
-        .unwrap_or(began);
-    Round {
-        added: first.saturating_duration_since(writable.heard),
-        downtime: first.saturating_duration_since(last),
-        attempts: attempts.len(),
-        failed: attempts
-            .iter()
-            .filter(|attempt| attempt.is_failed())
-            .count(),
-        read_only: attempts
-            .iter()
-            .filter(|attempt| attempt.outcome == Outcome::ReadOnly)
-            .count(),
-        stranded,
-    }
-}
-
 pub fn report(fault: Fault, rounds: &[Round], table: &mut Table) {
     let name = name(fault);
-    let added: Vec<Duration> = rounds.iter().map(|round| round.added).collect();
-    let downtime: Vec<Duration> = rounds.iter().map(|round| round.downtime).collect();
+    let added: Vec<Duration> = rounds.iter().map(|round| round.cost.added).collect();
+    let downtime: Vec<Duration> = rounds.iter().map(|round| round.cost.downtime).collect();
     table.add(
         format!("added time, {name}"),
         "p50 ≤ 100 ms, p95 ≤ 300 ms",
@@ -247,9 +215,10 @@ pub fn report(fault: Fault, rounds: &[Round], table: &mut Table) {
         format!("failed new connections, {name}"),
         if promised { "0" } else { "–" },
         format!(
-            "{} of {} ({} given a read-only server)",
-            sum(|round| round.failed),
+            "{} of {} (also: {} cut under their INSERT, {} given a read-only server)",
+            sum(|round| round.refused),
             sum(|round| round.attempts),
+            sum(|round| round.cut) - sum(|round| round.read_only),
             sum(|round| round.read_only)
         ),
     );

@@ -7,6 +7,7 @@ mod lab;
 
 mod failovers;
 mod figures;
+mod fleet;
 mod storm;
 
 use std::error::Error;
@@ -47,6 +48,8 @@ enum Item {
     Partition,
     /// A thousand clients that wait for a leader at once.
     Storm,
+    /// Two hundred proxies before one cluster.
+    Fleet,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -74,6 +77,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     if wanted(Item::Storm) {
         storm::measure(&mut table)?;
+    }
+    if wanted(Item::Fleet) {
+        fleet::measure(&mut table)?;
     }
     println!("{table}");
     Ok(())

@@ -11,11 +11,12 @@ use std::{
 };
 
 use tokio::{runtime::Builder, task::JoinSet, time};
+use tokio_postgres::Config;
 
 use super::{
     figures::{Table, ms, percentile, seconds},
     lab::{
-        Lab, LabError,
+        Lab, LabError, Node,
         client::{self, Outcome},
         observer::Observer,
         process,
@@ -27,84 +28,112 @@ const CLIENTS: usize = 1000;
 
 pub fn measure(table: &mut Table) -> Result<(), Box<dyn Error>> {
     let lab = Lab::builder().max_connections(100).up()?;
-    let old = lab.wait_healthy()?;
-    client::make_table(&lab, old)?;
+    client::make_table(&lab, lab.wait_healthy()?)?;
     let proxy = Proxy::start(&lab, "")?;
-    let observer = Observer::of(&lab);
-
-    let killed = Instant::now();
-    lab.kill(old);
-    let crowd = thread::spawn({
-        let at = proxy.listens;
-        move || wait_together(at)
-    });
-    lab.wait("crowd of held clients", Duration::from_secs(25), || {
-        proxy
-            .metric("held_clients")
-            .filter(|held| *held >= CLIENTS as f64)
-    })?;
-    lab.dcs_expire()?;
-    let heir = lab.wait("new leader", Duration::from_secs(30), || {
-        observer.first_writable(killed, Some(old))
-    })?;
-    let over = AtomicBool::default();
-    let most = AtomicUsize::default();
-    let folder = lab.folder().join(heir.node.to_string()).join("data");
-    let (outcomes, direct) = thread::scope(|scope| {
-        scope.spawn(|| count_unauthenticated(&folder, &most, &over));
-        let direct = scope.spawn(|| write_directly(lab.postgres_at(heir.node), &over));
-        let outcomes = crowd
-            .join()
-            .map_err(|_| LabError::Refused("the crowd fell over".into()));
-        over.store(true, Ordering::Relaxed);
-        (outcomes, direct.join())
-    });
-    let outcomes = outcomes??;
-    let direct = direct.map_err(|_| "the direct client fell over")??;
-
-    let served = outcomes
-        .iter()
-        .filter(|(outcome, _)| matches!(outcome, Outcome::Written(_)))
-        .count();
-    for (outcome, _) in outcomes
-        .iter()
-        .filter(|(outcome, _)| !matches!(outcome, Outcome::Written(_)))
-        .take(3)
-    {
-        eprintln!("storm: {outcome:?}");
+    for (login, config) in [
+        ("trust", client::config(proxy.listens)),
+        ("SCRAM", client::config_scram(proxy.listens)),
+    ] {
+        let old = lab.wait_healthy()?;
+        proxy.wait_for_leader(&lab, old)?;
+        let storm = Storm::unleash(&lab, &proxy, old, config)?;
+        storm.report(login, table);
+        lab.start(old)?;
     }
-    let last = outcomes
-        .iter()
-        .map(|(_, ended)| *ended)
-        .max()
-        .unwrap_or(heir.heard);
-    table.add(
-        format!("{CLIENTS} clients waiting at once, max_connections = 100: served"),
-        format!("{CLIENTS}"),
-        format!(
-            "{served}, the last {} after the leader was writable",
-            seconds(last.saturating_duration_since(heir.heard))
-        ),
-    );
-    table.add(
-        "unauthenticated dials at the new leader",
-        "≤ 20",
-        format!("at most {}", most.load(Ordering::Relaxed)),
-    );
-    table.add(
-        "a direct INSERT meanwhile",
-        "p99 < 200 ms",
-        format!(
-            "p50 {}, p99 {} of {}",
-            ms(percentile(&direct, 50)),
-            ms(percentile(&direct, 99)),
-            direct.len()
-        ),
-    );
     Ok(())
 }
 
-fn wait_together(at: SocketAddr) -> Result<Vec<(Outcome, Instant)>, LabError> {
+/// What came of a crowd that was let go at once.
+struct Storm {
+    /// How each client fared, and when.
+    outcomes: Vec<(Outcome, Instant)>,
+    /// When the new leader said that it is writable.
+    writable: Instant,
+    /// How long each INSERT took that did not go through the proxy.
+    direct: Vec<Duration>,
+    unauthenticated: usize,
+}
+
+impl Storm {
+    /// The leader dies, the crowd gathers, the lock runs out.
+    fn unleash(lab: &Lab, proxy: &Proxy, old: Node, config: Config) -> Result<Self, LabError> {
+        let observer = Observer::of(lab);
+        let killed = Instant::now();
+        lab.kill(old);
+        let crowd = thread::spawn(move || wait_together(&config));
+        lab.wait("crowd of held clients", Duration::from_secs(25), || {
+            proxy
+                .metric("held_clients")
+                .filter(|held| *held >= CLIENTS as f64)
+        })?;
+        lab.dcs_expire()?;
+        let heir = lab.wait("new leader", Duration::from_secs(30), || {
+            observer.first_writable(killed, Some(old))
+        })?;
+        let over = AtomicBool::default();
+        let most = AtomicUsize::default();
+        let folder = lab.folder().join(heir.node.to_string()).join("data");
+        let (outcomes, direct) = thread::scope(|scope| {
+            scope.spawn(|| count_unauthenticated(&folder, &most, &over));
+            let direct = scope.spawn(|| write_directly(lab.postgres_at(heir.node), &over));
+            let outcomes = crowd.join();
+            over.store(true, Ordering::Relaxed);
+            (outcomes, direct.join())
+        });
+        let fell_over = |_| LabError::Refused("a client of the storm fell over".into());
+        Ok(Self {
+            outcomes: outcomes.map_err(fell_over)??,
+            writable: heir.heard,
+            direct: direct.map_err(fell_over)??,
+            unauthenticated: most.load(Ordering::Relaxed),
+        })
+    }
+
+    fn report(&self, login: &str, table: &mut Table) {
+        let unserved = |outcome: &Outcome| !matches!(outcome, Outcome::Written(_));
+        let failed: Vec<_> = self
+            .outcomes
+            .iter()
+            .filter(|(outcome, _)| unserved(outcome))
+            .collect();
+        for (outcome, _) in failed.iter().take(3) {
+            eprintln!("storm: {outcome:?}");
+        }
+        let last = self
+            .outcomes
+            .iter()
+            .map(|(_, ended)| *ended)
+            .max()
+            .unwrap_or(self.writable);
+        let last = last.saturating_duration_since(self.writable);
+        let served = self.outcomes.len() - failed.len();
+        table.add(
+            format!("{CLIENTS} clients ({login}) waiting at once, max_connections = 100: served"),
+            format!("{CLIENTS}"),
+            format!(
+                "{served}, the last {} after the leader was writable",
+                seconds(last)
+            ),
+        );
+        table.add(
+            format!("… unauthenticated dials at the new leader ({login})"),
+            "≤ 20",
+            format!("at most {}", self.unauthenticated),
+        );
+        table.add(
+            format!("… a direct INSERT meanwhile ({login})"),
+            "p99 < 200 ms",
+            format!(
+                "p50 {}, p99 {} of {}",
+                ms(percentile(&self.direct, 50)),
+                ms(percentile(&self.direct, 99)),
+                self.direct.len()
+            ),
+        );
+    }
+}
+
+fn wait_together(config: &Config) -> Result<Vec<(Outcome, Instant)>, LabError> {
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build()
@@ -112,8 +141,8 @@ fn wait_together(at: SocketAddr) -> Result<Vec<(Outcome, Instant)>, LabError> {
     Ok(runtime.block_on(async {
         let mut all = JoinSet::new();
         for _ in 0..CLIENTS {
+            let stay = client::write_once(config.clone(), client::new_id(), || ());
             all.spawn(async move {
-                let stay = client::write_once(at, client::new_id(), || ());
                 let outcome = time::timeout(Duration::from_secs(90), stay).await;
                 (
                     outcome.unwrap_or_else(|_| Outcome::Failed("nothing within 90 s".into())),
@@ -133,7 +162,10 @@ fn write_directly(at: SocketAddr, over: &AtomicBool) -> Result<Vec<Duration>, La
         .map_err(LabError::io("runtime"))?;
     runtime.block_on(async {
         let failed = |error: tokio_postgres::Error| LabError::Refused(client::in_words(&error));
-        let client = client::connect(&client::config(at)).await.map_err(failed)?;
+        // Some slots are kept for superusers: the storm may have all the others.
+        let mut config = client::config(at);
+        config.user("postgres");
+        let client = client::connect(&config).await.map_err(failed)?;
         let mut took = Vec::new();
         while !over.load(Ordering::Relaxed) {
             let began = Instant::now();
@@ -146,18 +178,25 @@ fn write_directly(at: SocketAddr, over: &AtomicBool) -> Result<Vec<Duration>, La
     })
 }
 
-/// PostgreSQL writes what a backend is doing into its title.
+/// PostgreSQL writes what a backend is doing into its title; one that has just been forked has the postmaster's.
 fn count_unauthenticated(data: &Path, most: &AtomicUsize, over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
-        let early = process::in_folder(data)
+        let titles: Vec<String> = process::in_folder(data)
             .into_iter()
             .filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/cmdline")).ok())
-            .filter(|title| {
-                let title = title.trim_end_matches(['\0', ' ']);
-                title.ends_with("authentication") || title.ends_with("initializing")
-            })
+            .collect();
+        let untitled = titles
+            .iter()
+            .filter(|title| !title.starts_with("postgres:"))
             .count();
-        most.fetch_max(early, Ordering::Relaxed);
+        let early = titles.iter().filter(|title| {
+            let title = title.trim_end_matches(['\0', ' ']);
+            title.ends_with("authentication") || title.ends_with("initializing")
+        });
+        most.fetch_max(
+            early.count() + untitled.saturating_sub(1),
+            Ordering::Relaxed,
+        );
         thread::sleep(Duration::from_millis(5));
     }
 }

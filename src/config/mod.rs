@@ -1,13 +1,32 @@
 //! The TOML as written and the [`Config`] it becomes.
+//!
+//! Text → [`file::File`] (each value is checked by its type) → [`Config`] (what concerns several values). Nothing
+//! here touches the network, a named file or a secret: a check gives the verdict of a start.
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use toml::Table;
+
 use crate::primary_tracker::TrackerSettings;
 use crate::routing::RoutingSettings;
 use crate::session::{ListenerSettings, SessionSettings};
 use crate::topology::{HealthSettings, NodeSettings};
+
+mod address;
+mod build;
+mod diff;
+mod doubts;
+mod error;
+mod expand;
+mod file;
+mod keys;
+mod read;
+mod value;
+
+pub(crate) use diff::{Diff, diff};
+pub use error::ConfigError;
 
 /// A checked configuration: whatever one of these says can be done, or is refused by the kernel only.
 #[derive(Clone, Debug)]
@@ -24,17 +43,13 @@ pub struct Config {
     pub(crate) drain_timeout: Duration,
 }
 
-/// Why a configuration is refused: one line that names file, key, the value found and what is allowed.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file could not be read.
-    #[error("{file}: cannot be read")]
-    Read {
-        /// The path as given.
-        file: String,
-        /// What the kernel said.
-        source: std::io::Error,
-    },
+/// What a configuration is read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Setting {
+    /// Every variable must be set.
+    Start,
+    /// On the machine that builds the file, perhaps: unset variables are left to the start.
+    Check,
 }
 
 impl Config {
@@ -43,16 +58,50 @@ impl Config {
     /// # Errors
     /// See [`ConfigError`].
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
-        let _ = file;
-        unimplemented!("by the room's author")
+        let (name, text) = open(file)?;
+        Self::read(read::parse(&text, &name)?, &name, Setting::Start)
     }
 
-    /// Checks a text; errors name it `config`.
+    /// Checks a text, as a start does; errors name it `config`.
     ///
     /// # Errors
     /// See [`ConfigError`].
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        let _ = text;
-        unimplemented!("by the room's author")
+        Self::read(read::parse(text, "config")?, "config", Setting::Start)
+    }
+
+    /// Checks a file with the verdict of a start, but for variables that are not set here. Answers with the
+    /// warnings.
+    ///
+    /// # Errors
+    /// See [`ConfigError`].
+    pub fn check(file: &Path) -> Result<Vec<String>, ConfigError> {
+        Self::sketch(file).map(|config| config.warnings())
+    }
+
+    /// As much of the file as can be known without its variables.
+    pub(crate) fn sketch(file: &Path) -> Result<Self, ConfigError> {
+        let (name, text) = open(file)?;
+        Self::read(read::parse(&text, &name)?, &name, Setting::Check)
+    }
+
+    /// Checks what the command line says instead of a file; errors name it `command line`.
+    pub(crate) fn from_table(table: Table) -> Result<Self, ConfigError> {
+        Self::read(table, "command line", Setting::Start)
+    }
+
+    fn read(table: Table, name: &str, setting: Setting) -> Result<Self, ConfigError> {
+        let lookup = |variable: &str| std::env::var(variable).ok();
+        read::read(table, setting, &lookup)
+            .and_then(|(file, left)| build::build(&file, &left))
+            .map_err(|problem| problem.in_file(name))
+    }
+}
+
+fn open(file: &Path) -> Result<(String, String), ConfigError> {
+    let name = file.display().to_string();
+    match std::fs::read_to_string(file) {
+        Ok(text) => Ok((name, text)),
+        Err(source) => Err(ConfigError::Read { file: name, source }),
     }
 }

@@ -1,8 +1,242 @@
-//! The command line.
+//! The command line: what was asked for, who does it, and with which exit code it ends.
 
+use std::error::Error;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use super::run::{self, Failure, Source};
+use super::{line, logs};
+use crate::{Config, ConfigError, admin};
+
+/// Something went wrong while running.
+const FAILED: u8 = 1;
+/// The command line or the configuration is wrong: a restart will not help.
+const MISUSED: u8 = 2;
+
+const ADMIN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9090);
+
+/// A local PostgreSQL endpoint that always lands on the current Patroni leader.
+#[derive(Parser)]
+#[command(name = "helios-proxy", version, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Run the proxy (the default)
+    Run(RunArgs),
+    /// Say whether a file would start, without touching network, secrets or named files
+    Check {
+        #[arg(long, short, value_name = "FILE")]
+        config: PathBuf,
+    },
+    /// Print nodes, leader, lease and sessions of the running proxy
+    Status(StatusArgs),
+    /// Print the version
+    Version,
+}
+
+#[derive(Args)]
+struct RunArgs {
+    /// The configuration, in TOML
+    #[arg(long, short, value_name = "FILE", conflicts_with_all = ["node", "listen", "read_listen", "admin"])]
+    config: Option<PathBuf>,
+    /// Without a file: one node of the cluster; repeat it for each
+    #[arg(long, value_name = "NAME=HOST[:PORT]")]
+    node: Vec<String>,
+    /// Without a file: where clients connect [default: 127.0.0.1:5432]
+    #[arg(long, value_name = "ADDR", requires = "node")]
+    listen: Option<String>,
+    /// Without a file: where clients that only read connect
+    #[arg(long, value_name = "ADDR", requires = "node")]
+    read_listen: Option<String>,
+    /// Without a file: the admin API, "" for none [default: 127.0.0.1:9090]
+    #[arg(long, value_name = "ADDR", requires = "node")]
+    admin: Option<String>,
+}
+
+#[derive(Args)]
+struct StatusArgs {
+    /// Take admin_address from this configuration
+    #[arg(long, short, value_name = "FILE", conflicts_with = "admin")]
+    config: Option<PathBuf>,
+    /// The admin API of the running proxy [default: 127.0.0.1:9090]
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<SocketAddr>,
+    /// Print what the proxy says as JSON
+    #[arg(long)]
+    json: bool,
+    /// Print it again every second
+    #[arg(long)]
+    watch: bool,
+}
 
 /// The whole program; `main` only calls this.
 pub fn main() -> ExitCode {
-    ExitCode::SUCCESS
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are answers, and leave with 0.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(MISUSED));
+        }
+    };
+    match cli.verb.unwrap_or(Verb::Run(cli.run)) {
+        Verb::Run(args) => start(args),
+        Verb::Check { config } => check(&config),
+        Verb::Status(args) => status(&args),
+        Verb::Version => {
+            println!("helios-proxy {}", env!("CARGO_PKG_VERSION"));
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+fn start(args: RunArgs) -> ExitCode {
+    let source = match args.config {
+        Some(file) => Source::File(file),
+        None if args.node.is_empty() => {
+            return misused(
+                &"nothing to follow: give --config FILE, or --node NAME=HOST for each node",
+            );
+        }
+        None => match line::table(&args.node, args.listen, args.read_listen, args.admin) {
+            Ok(table) => Source::Line(table),
+            Err(error) => return misused(&error),
+        },
+    };
+    logs::start();
+    let failure = match run::run(&source) {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(failure) => failure,
+    };
+    logs::fatal(&chain(&failure));
+    ExitCode::from(match failure {
+        Failure::Config(_) => MISUSED,
+        _ => FAILED,
+    })
+}
+
+fn check(file: &Path) -> ExitCode {
+    match Config::check(file) {
+        Ok(warnings) => {
+            for warning in warnings {
+                eprintln!("{}: warning: {warning}", file.display());
+            }
+            ExitCode::SUCCESS
+        }
+        Err(error) => misused(&chain(&error)),
+    }
+}
+
+fn status(args: &StatusArgs) -> ExitCode {
+    let address = match &args.config {
+        None => args.admin.unwrap_or(ADMIN),
+        Some(file) => match admin_of(file) {
+            Ok(Some(address)) => address,
+            Ok(None) => {
+                let file = file.display();
+                return misused(&format!("{file}: admin_address = \"\": nothing to ask"));
+            }
+            Err(error) => return misused(&chain(&error)),
+        },
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let asked = match runtime {
+        Ok(runtime) => runtime
+            .block_on(admin::status(address, args.json, args.watch))
+            .map_err(|error| chain(&error)),
+        Err(error) => Err(error.to_string()),
+    };
+    match asked {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(words) => {
+            eprintln!("helios-proxy: {words}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// Whoever asks from a shell need not have the daemon's variables.
+fn admin_of(file: &Path) -> Result<Option<SocketAddr>, ConfigError> {
+    match Config::load(file) {
+        Err(ConfigError::Unset { key, .. }) if key != "admin_address" => Config::sketch(file),
+        loaded => loaded,
+    }
+    .map(|config| config.admin)
+}
+
+fn misused(words: &dyn std::fmt::Display) -> ExitCode {
+    eprintln!("helios-proxy: {words}");
+    ExitCode::from(MISUSED)
+}
+
+/// An error and everything behind it on one line: `a: b: c`.
+pub(super) fn chain(error: &dyn Error) -> String {
+    let mut words = error.to_string();
+    let mut behind = error.source();
+    while let Some(source) = behind {
+        let more = source.to_string();
+        // Some errors repeat their source in their own words.
+        if !words.ends_with(&more) {
+            words.push_str(": ");
+            words.push_str(&more);
+        }
+        behind = source.source();
+    }
+    words.replace('\n', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn run_is_the_default_and_takes_the_same_arguments() {
+        for line in [
+            &["helios-proxy", "--config", "a.toml"][..],
+            &["helios-proxy", "run", "--config", "a.toml"],
+        ] {
+            let cli = Cli::try_parse_from(line).ok().unwrap();
+            let ((Some(Verb::Run(args)), _) | (None, args)) = (cli.verb, cli.run) else {
+                panic!("not run: {line:?}");
+            };
+            assert_eq!(args.config.as_deref(), Some(Path::new("a.toml")));
+        }
+    }
+
+    #[test]
+    fn a_file_and_nodes_exclude_each_other() {
+        let line = ["helios-proxy", "--config", "a.toml", "--node", "a=b"];
+
+        assert!(Cli::try_parse_from(line).is_err());
+    }
+
+    #[test]
+    fn an_error_is_told_with_its_causes_on_one_line() {
+        let cause = std::io::Error::other("no such\nthing");
+        let error = ConfigError::Read {
+            file: "a.toml".to_owned(),
+            source: cause,
+        };
+
+        assert_eq!(chain(&error), "a.toml: cannot be read: no such thing");
+    }
 }

@@ -1,4 +1,13 @@
 //! Being a process: command line, signals, systemd, logs, and the house.
 
+mod alarm;
 pub mod cli;
 pub mod house;
+mod limits;
+mod line;
+mod logs;
+mod opening;
+mod run;
+mod signals;
+mod systemd;
+mod threads;

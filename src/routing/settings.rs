@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 /// The word of a listener: which nodes its clients may be sent to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Route {
+    #[default]
     Primary,
 }
 

@@ -52,6 +52,16 @@ impl Attempt {
         matches!(self.outcome, Outcome::ReadOnly | Outcome::Failed(_))
     }
 
+    /// It never got to ReadyForQuery.
+    pub fn is_refused(&self) -> bool {
+        self.is_failed() && self.connected.is_none()
+    }
+
+    /// It was connected, and its server went away under its INSERT.
+    pub fn is_cut(&self) -> bool {
+        self.is_failed() && self.connected.is_some()
+    }
+
     /// How long it took, or has taken by `now`.
     pub fn took(&self, now: Instant) -> Duration {
         self.ended
@@ -160,6 +170,13 @@ pub fn config(at: SocketAddr) -> Config {
     config
 }
 
+/// How `app_scram` connects, with its password.
+pub fn config_scram(at: SocketAddr) -> Config {
+    let mut config = config(at);
+    config.user("app_scram").password("app");
+    config
+}
+
 /// A connected client, whose connection is driven by a task of this runtime.
 pub async fn connect(config: &Config) -> Result<Client, tokio_postgres::Error> {
     let (client, connection) = config.connect(NoTls).await?;
@@ -168,8 +185,8 @@ pub async fn connect(config: &Config) -> Result<Client, tokio_postgres::Error> {
 }
 
 /// Connects, inserts one row, leaves.
-pub async fn write_once(at: SocketAddr, id: i64, connected: impl FnOnce()) -> Outcome {
-    match insert(at, id, connected).await {
+pub async fn write_once(config: Config, id: i64, connected: impl FnOnce()) -> Outcome {
+    match insert(&config, id, connected).await {
         Ok(Some(server)) => Outcome::Written(server),
         Ok(None) => Outcome::Failed("the server did not name itself".into()),
         Err(error) if error.code().is_some_and(|code| code.code() == READ_ONLY) => {
@@ -180,11 +197,11 @@ pub async fn write_once(at: SocketAddr, id: i64, connected: impl FnOnce()) -> Ou
 }
 
 async fn insert(
-    at: SocketAddr,
+    config: &Config,
     id: i64,
     connected: impl FnOnce(),
 ) -> Result<Option<IpAddr>, tokio_postgres::Error> {
-    let client = connect(&config(at)).await?;
+    let client = connect(config).await?;
     connected();
     let text = format!("INSERT INTO writes VALUES ({id}) RETURNING host(inet_server_addr())");
     let answer = client.simple_query(&text).await?;
@@ -228,7 +245,7 @@ async fn stay(crowd: Crowd, log: Arc<Mutex<Vec<Attempt>>>) {
     };
     let note = |change: &dyn Fn(&mut Attempt)| change(&mut lock(&log)[at]);
     let connected = || note(&|attempt| attempt.connected = Some(Instant::now()));
-    let outcome = time::timeout(crowd.patience, write_once(crowd.at, id, connected))
+    let outcome = time::timeout(crowd.patience, write_once(config(crowd.at), id, connected))
         .await
         .unwrap_or_else(|_late| Outcome::Failed(format!("nothing within {:?}", crowd.patience)));
     note(&|attempt| {

@@ -16,72 +16,13 @@ use super::{
     config::{SCOPE, Settings, Timings},
     home::Home,
     http::{self, Answer},
-    install::{self, Programs},
-    net::{self, Host, NODES, Net, Node},
+    install::Programs,
+    net::{self, Host, NODES, Node},
     poll, process,
 };
 
 /// How long one question to Patroni or etcd may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
-
-/// What kind of cluster is wanted.
-#[derive(Clone, Copy, Debug)]
-pub struct Builder {
-    net: Net,
-    settings: Settings,
-}
-
-impl Builder {
-    pub fn net(mut self, net: Net) -> Self {
-        self.net = net;
-        self
-    }
-
-    pub fn timings(mut self, timings: Timings) -> Self {
-        self.settings.timings = timings;
-        self
-    }
-
-    pub fn fast(self) -> Self {
-        self.timings(Timings::FAST)
-    }
-
-    pub fn synchronous(mut self) -> Self {
-        self.settings.synchronous = true;
-        self
-    }
-
-    pub fn failsafe(mut self) -> Self {
-        self.settings.failsafe = true;
-        self
-    }
-
-    pub fn max_connections(mut self, most: u16) -> Self {
-        self.settings.max_connections = most;
-        self
-    }
-
-    pub fn tls(mut self) -> Self {
-        self.settings.tls = true;
-        self
-    }
-
-    /// A healthy cluster whose first leader is `n1`, with the database `app` and its users.
-    pub fn up(self) -> Result<Lab, LabError> {
-        let programs = install::ensure()?;
-        let mut lab = Lab {
-            home: Home::take(self.net)?,
-            settings: self.settings,
-            programs,
-            daemons: Mutex::default(),
-            outside: None,
-        };
-        lab.home.place.make()?;
-        lab.outside = lab.home.place.enter()?;
-        lab.bring_up()?;
-        Ok(lab)
-    }
-}
 
 /// A running cluster. Dropped, it leaves nothing behind, unless it was told to stay.
 pub struct Lab {
@@ -91,23 +32,10 @@ pub struct Lab {
     /// What we started, to be told to end and to be waited for; their children are found by their folder.
     pub(crate) daemons: Mutex<Vec<(Host, Child)>>,
     /// The namespace of the thread that called `up`, for the way back.
-    outside: Option<File>,
+    pub(crate) outside: Option<File>,
 }
 
 impl Lab {
-    pub fn builder() -> Builder {
-        Builder {
-            net: Net::Loopback,
-            settings: Settings {
-                timings: Timings::DEFAULT,
-                synchronous: false,
-                failsafe: false,
-                max_connections: 300,
-                tls: false,
-            },
-        }
-    }
-
     pub fn timings(&self) -> Timings {
         self.settings.timings
     }
@@ -273,7 +201,7 @@ impl Drop for Lab {
 }
 
 impl Lab {
-    fn bring_up(&self) -> Result<(), LabError> {
+    pub(crate) fn bring_up(&self) -> Result<(), LabError> {
         self.start_dcs()?;
         for node in NODES {
             self.prepare(node)?;

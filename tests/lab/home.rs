@@ -9,9 +9,12 @@ use std::{
 };
 
 use nix::{
-    sys::signal::{SigSet, Signal},
     sys::statvfs::statvfs,
     unistd::{User, geteuid},
+};
+use tokio::{
+    runtime,
+    signal::unix::{SignalKind, signal},
 };
 
 use super::{
@@ -35,15 +38,15 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// The first slot that nobody uses, swept clean.
+    /// The first slot that nobody uses. What dead owners left anywhere is swept before.
     pub(crate) fn take(net: Net) -> Result<Self, LabError> {
+        clear(|path| path.exists() && !is_kept(path));
         for slot in SLOTS {
             let Some(lock) = lock(slot) else { continue };
             let path = folder(slot);
             if is_kept(&path) {
                 continue;
             }
-            sweep(&path, slot);
             let home = Self {
                 path,
                 place: Place { net, slot },
@@ -116,24 +119,35 @@ pub(crate) fn give(path: &Path) -> Result<(), LabError> {
         .map_err(LabError::io(format!("cannot hand over {}", path.display())))
 }
 
-/// From now on Ctrl-C (or SIGTERM, SIGHUP) ends this process's labs before it ends the process. To be called before
-/// other threads are started: the signal would find them.
+/// From now on Ctrl-C (or SIGTERM, SIGHUP) ends this process's labs before it ends the process.
+///
+/// With handlers, not with a blocked mask: the cluster's processes would inherit that and never hear SIGTERM.
 pub fn end_on_signal() -> Result<(), LabError> {
-    let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]
-        .into_iter()
-        .collect();
-    signals
-        .thread_block()
-        .map_err(|errno| LabError::io("signal mask")(errno.into()))?;
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(LabError::io("runtime"))?;
+    let listen = |kind| {
+        let _runtime = runtime.enter();
+        signal(kind).map_err(LabError::io("signal handler"))
+    };
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut hangup = listen(SignalKind::hangup())?;
     thread::spawn(move || {
-        if signals.wait().is_ok() {
-            eprintln!("\nending the cluster");
-            SLOTS.filter(|slot| is_ours(*slot)).for_each(|slot| {
-                sweep(&folder(slot), slot);
-                let _ = fs::remove_file(lock_path(slot));
-            });
-            std::process::exit(130);
-        }
+        runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+                _ = hangup.recv() => {}
+            }
+        });
+        eprintln!("\nending the cluster");
+        SLOTS.filter(|slot| is_ours(*slot)).for_each(|slot| {
+            sweep(&folder(slot), slot);
+            let _ = fs::remove_file(lock_path(slot));
+        });
+        std::process::exit(130);
     });
     Ok(())
 }
@@ -143,11 +157,7 @@ pub fn end_kept() -> usize {
     clear(is_kept)
 }
 
-/// Ends every lab whose owner is gone, kept ones too.
-pub fn sweep_all() -> usize {
-    clear(Path::exists)
-}
-
+/// Ends those of the labs without an owner that are wanted; gives how many there were.
 fn clear(wanted: impl Fn(&Path) -> bool) -> usize {
     SLOTS
         .filter(|slot| {
@@ -216,7 +226,11 @@ fn sweep(path: &Path, slot: u8) {
         .into_iter()
         .filter_map(|node| shared_memory(&path.join(node.to_string()).join("data")))
         .collect();
+    let shared = shared_files(path);
     process::kill_all(|| process::in_folder(path));
+    for file in shared {
+        let _ = fs::remove_file(file);
+    }
     for segment in segments {
         let _ = sh("ipcrm", &["-m", &segment]);
     }
@@ -234,6 +248,19 @@ fn shared_memory(data: &Path) -> Option<String> {
     let file = fs::read_to_string(data.join("postmaster.pid")).ok()?;
     let id = file.lines().nth(6)?.split_whitespace().nth(1)?;
     Some(id.to_owned())
+}
+
+/// An initdb that is killed leaves its POSIX segments: it does not know the setting that avoids them.
+fn shared_files(path: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for pid in process::in_folder(path) {
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        let files = maps
+            .split_whitespace()
+            .filter(|word| word.starts_with("/dev/shm/PostgreSQL."));
+        found.extend(files.map(PathBuf::from));
+    }
+    found
 }
 
 fn word(net: Net) -> &'static str {

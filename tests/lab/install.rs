@@ -117,11 +117,12 @@ fn find_patroni() -> Option<PathBuf> {
     if let Some(named) = env::var_os("HELIOS_LAB_PATRONI") {
         return Some(PathBuf::from(named)).filter(|path| path.exists());
     }
-    let ours = venv().join("bin/patroni");
-    if venv_is_whole() {
-        return Some(ours);
-    }
-    on_path("patroni")
+    let in_venv = [venv(), venv_in(Path::new(SHARED))]
+        .into_iter()
+        .find(|venv| venv.join(WHOLE).exists());
+    in_venv
+        .map(|venv| venv.join("bin/patroni"))
+        .or_else(|| on_path("patroni"))
 }
 
 fn on_path(program: &str) -> Option<PathBuf> {
@@ -131,26 +132,26 @@ fn on_path(program: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// Root's own folders are closed to the `postgres` user, so root's virtual environment is elsewhere.
+/// Where root puts the virtual environment: its own folders are closed to the `postgres` user.
+const SHARED: &str = "/var/lib";
+
+/// A file in the virtual environment that is written after pip has ended well: an interrupted installation is
+/// begun anew.
+const WHOLE: &str = "installed";
+
 fn venv() -> PathBuf {
-    let cache = if geteuid().is_root() {
-        PathBuf::from("/var/lib")
-    } else {
-        env::var_os("XDG_CACHE_HOME")
-            .map(PathBuf::from)
-            .or_else(|| env::home_dir().map(|home| home.join(".cache")))
-            .unwrap_or_else(env::temp_dir)
-    };
-    cache.join("helios-lab").join(format!("venv-{PATRONI}"))
+    if geteuid().is_root() {
+        return venv_in(Path::new(SHARED));
+    }
+    let cache = env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| env::home_dir().map(|home| home.join(".cache")))
+        .unwrap_or_else(env::temp_dir);
+    venv_in(&cache)
 }
 
-/// Written after pip has ended well: an interrupted installation is begun anew.
-fn whole_marker() -> PathBuf {
-    venv().join("installed")
-}
-
-fn venv_is_whole() -> bool {
-    whole_marker().exists()
+fn venv_in(folder: &Path) -> PathBuf {
+    folder.join("helios-lab").join(format!("venv-{PATRONI}"))
 }
 
 /// Two tests that start together must not run apt twice.
@@ -261,5 +262,5 @@ fn make_venv() -> Result<(), LabError> {
         &format!("patroni[etcd3,psycopg3]=={PATRONI}"),
         "psycopg[binary]",
     ]))?;
-    fs::write(whole_marker(), "").map_err(LabError::io("cannot finish the virtual environment"))
+    fs::write(venv.join(WHOLE), "").map_err(LabError::io("cannot finish the virtual environment"))
 }

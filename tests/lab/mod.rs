@@ -7,13 +7,14 @@
 //! namespaces and IPv6 addresses need root.
 #![allow(
     dead_code,
-    unused_imports,
     reason = "the demo, the benchmarks and the tests each use their own part"
 )]
 
+mod builder;
 pub mod client;
 mod cluster;
 mod config;
+pub mod cost;
 mod daemons;
 mod faults;
 mod home;
@@ -32,10 +33,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use cluster::{Builder, Lab};
-pub use config::Timings;
-pub use home::{end_kept, end_on_signal, sweep_all};
-pub use net::{NODES, Net, Node};
+#[allow(unused_imports, reason = "as above")]
+pub use {
+    cluster::Lab,
+    config::Timings,
+    home::{end_kept, end_on_signal},
+    net::{NODES, Net, Node},
+};
 
 /// Why the lab could not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -82,6 +86,19 @@ pub fn require(test: &str) -> Option<install::Programs> {
             None
         }
     }
+}
+
+/// For tests that put addresses or namespaces on the machine: whether they may.
+pub fn require_root(test: &str) -> bool {
+    let root = nix::unistd::geteuid().is_root();
+    assert!(
+        root || std::env::var_os("CI").is_none(),
+        "{test}: needs root"
+    );
+    if !root {
+        eprintln!("skipped {test}: needs root");
+    }
+    root
 }
 
 /// Asks every `pause` until there is an answer; `None` after `limit`.

@@ -43,7 +43,7 @@ impl Proxy {
         let listens = free_port(lab)?;
         let admin = free_port(lab)?;
         let file = folder.join("helios-proxy.toml");
-        fs::write(&file, settings(lab, listens, admin, more))
+        fs::write(&file, settings(lab, listens, Some(admin), more))
             .map_err(LabError::io("cannot write the proxy's file"))?;
         let log = File::create(folder.join("proxy.log"))
             .map_err(LabError::io("cannot write the proxy's log"))?;
@@ -137,8 +137,9 @@ impl Drop for Proxy {
     }
 }
 
-/// The configuration for a proxy in front of a lab.
-pub fn settings(lab: &Lab, listens: SocketAddr, admin: SocketAddr, more: &str) -> String {
+/// The configuration for a proxy in front of a lab; `more` is put before the tables.
+pub fn settings(lab: &Lab, listens: SocketAddr, admin: Option<SocketAddr>, more: &str) -> String {
+    let admin = admin.map_or_else(String::new, |admin| admin.to_string());
     let mut text = format!(
         "admin_address = \"{admin}\"\n{more}\n[[listeners]]\naddress = \"{listens}\"\nroute = \"primary\"\n"
     );

@@ -1,0 +1,140 @@
+//! A cluster of three for the tests of this room: pg1 leads, pg2 follows, pg3 is silent.
+
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use hyper::header::HeaderMap;
+use uuid::Uuid;
+
+use super::routes::Ask;
+use crate::clock::BootTime;
+use crate::metrics::{Metrics, SessionLabel};
+use crate::primary_tracker::{Leader, Lease, NodePicture, Picture, Revocation, WhyNobody};
+
+pub(super) struct Scene {
+    pub(super) picture: Picture,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) headers: HeaderMap,
+    pub(super) now: BootTime,
+}
+
+impl Scene {
+    /// Epoch 7, timeline 5, 8.25 s of lease left, twelve sessions.
+    pub(super) fn leading() -> Self {
+        let now = BootTime::from_millis(1_000_000);
+        let nodes: Arc<[NodePicture]> = [pg1(now), pg2(now), pg3()].into();
+        let metrics = Arc::new(Metrics::new());
+        let label = SessionLabel {
+            node: "pg1".into(),
+            route: "primary",
+        };
+        metrics.sessions.get_or_create(&label).set(12);
+        let leader = Leader {
+            name: "pg1".into(),
+            node_id: nodes[0].node_id,
+            addr: ([10, 0, 0, 11], 5432).into(),
+            timeline: Some(5),
+        };
+        let lease = Lease {
+            leader,
+            epoch: 7,
+            until: Some(now + Duration::from_millis(8_250)),
+            proved: now,
+            usual: Duration::from_millis(2),
+            open: true,
+            revocation: Revocation::default(),
+        };
+        Self {
+            picture: Picture {
+                lease: Some(lease),
+                why: None,
+                epoch: 7,
+                scope: Some("main".into()),
+                nodes,
+                last_failover: None,
+                first_round_done: true,
+                conflicts: 0,
+                failsafe: false,
+                paused: false,
+            },
+            metrics,
+            headers: HeaderMap::new(),
+            now,
+        }
+    }
+
+    pub(super) fn without_leader(why: WhyNobody) -> Self {
+        let mut scene = Self::leading();
+        scene.picture.lease = None;
+        scene.picture.why = Some(why);
+        scene
+    }
+
+    pub(super) fn ask(&self) -> Ask<'_> {
+        Ask {
+            picture: &self.picture,
+            metrics: &self.metrics,
+            held: 2,
+            started: BootTime::from_millis(940_000),
+            now: self.now,
+            headers: &self.headers,
+            rest: "",
+        }
+    }
+}
+
+fn pg1(now: BootTime) -> NodePicture {
+    NodePicture {
+        name: "pg1".into(),
+        node_id: Uuid::from_u128(1),
+        address: "10.0.0.11:5432".into(),
+        dial: Some(([10, 0, 0, 11], 5432).into()),
+        enabled: true,
+        up: true,
+        leader: true,
+        role: Some("primary".into()),
+        state: Some("running".into()),
+        timeline: Some(5),
+        lag_bytes: None,
+        failures: 0,
+        last_check: Some(UNIX_EPOCH + Duration::from_secs(1_700_000_000)),
+        last_answer: Some(now),
+        latency: Some(Duration::from_micros(2_500)),
+        last_error: None,
+        words: "200 running primary 5".into(),
+    }
+}
+
+fn pg2(now: BootTime) -> NodePicture {
+    NodePicture {
+        name: "pg2".into(),
+        node_id: Uuid::from_u128(2),
+        address: "10.0.0.12:5432".into(),
+        dial: Some(([10, 0, 0, 12], 5432).into()),
+        leader: false,
+        role: Some("replica".into()),
+        lag_bytes: Some(4_096),
+        words: "503 running replica 5".into(),
+        ..pg1(now)
+    }
+}
+
+fn pg3() -> NodePicture {
+    NodePicture {
+        name: "pg3".into(),
+        node_id: Uuid::from_u128(3),
+        address: "[fd00::13]:5432".into(),
+        dial: None,
+        up: false,
+        leader: false,
+        role: None,
+        state: None,
+        timeline: None,
+        failures: 5,
+        last_answer: None,
+        latency: None,
+        last_error: Some("pg3: connection refused".into()),
+        words: "pg3: connection refused".into(),
+        ..pg1(BootTime::ZERO)
+    }
+}

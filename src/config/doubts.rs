@@ -1,0 +1,191 @@
+//! What is allowed and probably not meant: ratios that do not fit together, in words.
+
+use std::time::Duration;
+
+use super::{Config, address};
+use crate::net::Address;
+
+/// Patroni's own defaults, where the cluster was not asked.
+const TTL: Duration = Duration::from_secs(30);
+const LOOP_WAIT: Duration = Duration::from_secs(10);
+/// From the moment the lock is free to a writable leader: measured, and then some.
+const PROMOTION: Duration = Duration::from_secs(5);
+
+impl Config {
+    /// What is allowed and probably not meant, a line each.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut doubts = Vec::new();
+        self.doubt_hold(&mut doubts);
+        self.doubt_lease(&mut doubts);
+        self.doubt_cadence(&mut doubts);
+        self.doubt_nodes(&mut doubts);
+        self.doubt_sockets(&mut doubts);
+        doubts
+    }
+
+    fn doubt_hold(&self, doubts: &mut Vec<String>) {
+        let hold = self.routing.write_timeout;
+        let ttl = self.tracker.patroni_ttl.unwrap_or(TTL);
+        let failover = ttl + LOOP_WAIT + PROMOTION;
+        if hold < failover {
+            doubts.push(format!(
+                "write_timeout_secs = {}: clients are turned away before a failover ends, which takes up to {} s with a ttl of {} s and a loop_wait of {} s",
+                secs(hold), secs(failover), secs(ttl), secs(LOOP_WAIT),
+            ));
+        }
+    }
+
+    fn doubt_lease(&self, doubts: &mut Vec<String>) {
+        let lease = self.tracker.lease_timeout;
+        if let Some(ttl) = self.tracker.patroni_ttl
+            && lease >= ttl.saturating_sub(LOOP_WAIT)
+        {
+            doubts.push(format!(
+                "topology.lease_timeout_secs = {}: not shorter than topology.patroni_ttl_secs - loop_wait ({} - {} s): a lease could outlive the lock it stands for",
+                secs(lease), secs(ttl), secs(LOOP_WAIT),
+            ));
+        }
+        let timeout = self.health.check_timeout;
+        if timeout >= lease {
+            doubts.push(format!(
+                "health.check_timeout_ms = {}: an answer later than topology.lease_timeout_secs = {} proves nothing any more",
+                timeout.as_millis(), secs(lease),
+            ));
+        }
+    }
+
+    fn doubt_cadence(&self, doubts: &mut Vec<String>) {
+        let health = &self.health;
+        let rising = [
+            ("fast_interval_ms", health.fast_interval),
+            ("active_interval_ms", health.active_interval),
+            ("check_interval_ms", health.check_interval),
+        ];
+        for pair in rising.windows(2) {
+            let [(quick, shorter), (slow, longer)] = pair else {
+                continue;
+            };
+            if shorter > longer {
+                doubts.push(format!(
+                    "health.{quick} = {} is longer than health.{slow} = {}: nodes are asked less often when it matters more",
+                    shorter.as_millis(), longer.as_millis(),
+                ));
+            }
+        }
+        let staleness = self.routing.max_staleness;
+        if staleness < health.active_interval {
+            doubts.push(format!(
+                "health.max_staleness_ms = {} is shorter than health.active_interval_ms = {}: most sessions wait for a question of their own",
+                staleness.as_millis(), health.active_interval.as_millis(),
+            ));
+        }
+    }
+
+    /// One node is one machine: two that are asked at one place can only say the same.
+    fn doubt_nodes(&self, doubts: &mut Vec<String>) {
+        let mut asked = Vec::new();
+        for node in &self.nodes {
+            let host = node.rest_host.as_ref().unwrap_or(&node.host);
+            let place = (address::canonical(host), node.rest_port);
+            match asked.iter().find(|(other, _)| *other == place) {
+                Some((_, other)) => doubts.push(format!(
+                    "nodes {other} and {} are both asked at {host} port {}: neither can be told to lead (rest_host, rest_port)",
+                    node.name, node.rest_port,
+                )),
+                None => asked.push((place, &node.name)),
+            }
+        }
+        if !self.nodes.is_empty() && self.nodes.iter().all(|node| !node.enabled) {
+            doubts.push("nodes: none is enabled, so no client is ever served".to_owned());
+        }
+    }
+
+    fn doubt_sockets(&self, doubts: &mut Vec<String>) {
+        for listener in &self.listeners {
+            let Address::Unix(path) = &listener.address else {
+                continue;
+            };
+            let port = path
+                .file_name()
+                .and_then(|name| name.to_str()?.strip_prefix(".s.PGSQL."));
+            if port.is_none_or(|port| port.parse::<u16>().is_err()) {
+                doubts.push(format!(
+                    "listeners.address = {path:?}: libpq looks for .s.PGSQL.PORT in a folder and will not find this one"
+                ));
+            }
+        }
+    }
+}
+
+fn secs(d: Duration) -> f64 {
+    d.as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn doubts(text: &str) -> Vec<String> {
+        let nodes = "[[nodes]]\nname = 'pg1'\nhost = '10.0.0.1'\n";
+        Config::from_toml(&format!("{text}\n{nodes}"))
+            .unwrap()
+            .warnings()
+    }
+
+    #[test]
+    fn the_defaults_leave_no_doubt() {
+        assert_eq!(doubts(""), [""; 0]);
+    }
+
+    #[test]
+    fn each_ratio_that_does_not_fit_is_said_with_its_numbers() {
+        for (text, words) in [
+            (
+                "write_timeout_secs = 30",
+                "write_timeout_secs = 30: clients are turned away before a failover ends, which takes up to 45 s",
+            ),
+            (
+                "[topology]\npatroni_ttl_secs = 20",
+                "lease_timeout_secs = 10: not shorter than topology.patroni_ttl_secs - loop_wait (20 - 10 s)",
+            ),
+            (
+                "[topology]\nlease_timeout_secs = 8",
+                "health.check_timeout_ms = 8000: an answer later than topology.lease_timeout_secs = 8",
+            ),
+            (
+                "[health]\nfast_interval_ms = 1001",
+                "fast_interval_ms = 1001 is longer than health.active_interval_ms = 1000",
+            ),
+            (
+                "[health]\ncheck_interval_ms = 999",
+                "active_interval_ms = 1000 is longer than health.check_interval_ms = 999",
+            ),
+            (
+                "[health]\nmax_staleness_ms = 500",
+                "max_staleness_ms = 500 is shorter",
+            ),
+            (
+                "[[nodes]]\nname = 'pg0'\nhost = '10.0.0.2'\nrest_host = '10.0.0.1'",
+                "nodes pg0 and pg1 are both asked at 10.0.0.1 port 8008",
+            ),
+            (
+                "[[listeners]]\naddress = '/run/p/sock'",
+                "libpq looks for .s.PGSQL.PORT",
+            ),
+        ] {
+            let doubts = doubts(text);
+            assert!(
+                doubts.len() == 1 && doubts[0].contains(words),
+                "{text}: {doubts:#?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_cluster_that_nobody_may_use_is_doubtful() {
+        let config =
+            Config::from_toml("[[nodes]]\nname = 'a'\nhost = 'b'\nenabled = false").unwrap();
+
+        assert!(config.warnings()[0].contains("none is enabled"));
+    }
+}

@@ -1,0 +1,209 @@
+//! The TOML as it is written: every key, its unit, its default, and whether its feature is built.
+
+use std::fmt;
+
+use serde::Deserialize;
+
+use super::value::{
+    Amount, Choice, Count, Flag, Later, Millis, Port, Secs, StillDefault, Text, Texts, Word,
+};
+use crate::backend::TlsMode;
+use crate::primary_tracker::OnLeaseExpired;
+use crate::routing::Route;
+
+/// The whole file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+pub(super) struct File {
+    pub(super) write_timeout_secs: Secs<45>,
+    pub(super) connect_timeout_ms: Millis<3000>,
+    pub(super) startup_timeout_secs: Secs<15>,
+    pub(super) dead_peer_secs: Secs<30, true>,
+    pub(super) drain_delay_secs: Secs<0, true>,
+    pub(super) drain_timeout_secs: Secs<60, true>,
+    pub(super) max_connections: Count<10_000>,
+    pub(super) dial_concurrency: Count<20>,
+    pub(super) on_lease_expired: Word<OnLeaseExpired>,
+    /// `None` = the default; an empty text = off.
+    pub(super) admin_address: Option<String>,
+    pub(super) admin_token_file: Option<Later<Text>>,
+    pub(super) admin_allow_insecure: StillDefault<Flag<false>>,
+    pub(super) enable_chaos: StillDefault<Flag<false>>,
+    /// `None` = one default listener.
+    pub(super) listeners: Option<Vec<Listener>>,
+    pub(super) health: Health,
+    pub(super) topology: Topology,
+    pub(super) rest: Rest,
+    pub(super) backend: Backend,
+    pub(super) nodes: Vec<Node>,
+}
+
+/// One `[[listeners]]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "a table [[listeners]]")]
+pub(super) struct Listener {
+    pub(super) address: Option<Text>,
+    pub(super) route: Word<Route>,
+    pub(super) policy: Word<Policy>,
+    pub(super) fallback: Word<Fallback>,
+    pub(super) on_promotion: Word<OnPromotion>,
+    pub(super) require_streaming: StillDefault<Flag<false>>,
+    pub(super) archive_recovery: StillDefault<Flag<false>>,
+    pub(super) max_lag_bytes: Option<Later<Amount<0>>>,
+    pub(super) max_connections: Option<Count<0>>,
+    pub(super) mode: Option<Text>,
+    pub(super) group: Option<Text>,
+    pub(super) tls: Word<ListenerTls>,
+    pub(super) tls_cert_file: Option<Later<Text>>,
+    pub(super) tls_key_file: Option<Later<Text>>,
+    pub(super) tls_client_ca_file: Option<Later<Text>>,
+    pub(super) accept_proxy: StillDefault<Flag<false>>,
+    pub(super) trusted_proxies: StillDefault<Texts>,
+}
+
+/// `[health]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "a table [health]")]
+pub(super) struct Health {
+    pub(super) check_interval_ms: Millis<5000>,
+    pub(super) check_timeout_ms: Millis<8000>,
+    pub(super) failure_threshold: Count<5>,
+    pub(super) success_threshold: Count<2>,
+    pub(super) active_interval_ms: Millis<1000>,
+    pub(super) fast_interval_ms: Millis<100>,
+    pub(super) max_staleness_ms: Millis<1500>,
+    pub(super) freshness_wait_ms: Millis<500>,
+}
+
+/// `[topology]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "a table [topology]")]
+pub(super) struct Topology {
+    pub(super) provider: Word<Provider>,
+    pub(super) lease_timeout_secs: Secs<10>,
+    pub(super) poll_interval_secs: StillDefault<Secs<2>>,
+    pub(super) patroni_endpoints: StillDefault<Texts>,
+    pub(super) patroni_request_timeout_ms: StillDefault<Millis<2000>>,
+    pub(super) discover: StillDefault<Flag<false>>,
+    pub(super) patroni_ttl_secs: Option<Secs<30>>,
+    pub(super) scope: Option<Text>,
+    pub(super) system_identifier: Option<Text>,
+    pub(super) user: Option<Later<Text>>,
+    pub(super) password_file: Option<Later<Text>>,
+    pub(super) database: Option<Later<Text>>,
+    pub(super) tls_mode: Option<Later<Word<TlsMode>>>,
+    pub(super) ca_file: Option<Later<Text>>,
+    pub(super) cert_file: Option<Later<Text>>,
+    pub(super) key_file: Option<Later<Text>>,
+    pub(super) check_query: StillDefault<CheckQuery>,
+}
+
+/// `[rest]`: how to reach the REST API.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "a table [rest]")]
+pub(super) struct Rest {
+    pub(super) scheme: Word<Scheme>,
+    pub(super) ca_file: Option<Later<Text>>,
+    pub(super) cert_file: Option<Later<Text>>,
+    pub(super) key_file: Option<Later<Text>>,
+    pub(super) server_name: Option<Later<Text>>,
+    pub(super) username: Option<Later<Text>>,
+    pub(super) password_file: Option<Later<Text>>,
+    pub(super) port: Port<8008>,
+}
+
+/// `[backend]`: how to reach PostgreSQL for clear-text clients.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "a table [backend]")]
+pub(super) struct Backend {
+    pub(super) tls: Word<BackendTls>,
+    pub(super) ca_file: Option<Later<Text>>,
+    pub(super) cert_file: Option<Later<Text>>,
+    pub(super) key_file: Option<Later<Text>>,
+    pub(super) send_proxy: StillDefault<Flag<false>>,
+}
+
+/// One `[[nodes]]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "a table [[nodes]]")]
+pub(super) struct Node {
+    pub(super) name: Option<Text>,
+    pub(super) host: Option<Text>,
+    pub(super) port: Port<5432>,
+    pub(super) rest_host: Option<Text>,
+    /// `None` = the port of `[rest]`.
+    pub(super) rest_port: Option<Port<8008>>,
+    pub(super) role: Word<Role>,
+    pub(super) enabled: Flag<true>,
+    pub(super) weight: StillDefault<Amount<100>>,
+}
+
+/// What a provider asks a node that is declared and not discovered.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+pub(super) struct CheckQuery(Text);
+
+impl Default for CheckQuery {
+    fn default() -> Self {
+        Self(Text("SELECT 1".to_owned()))
+    }
+}
+
+impl fmt::Display for CheckQuery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0.0)
+    }
+}
+
+impl Choice for TlsMode {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("disable", Self::Disable),
+        ("prefer", Self::Prefer),
+        ("require", Self::Require),
+        ("verify-ca", Self::VerifyCa),
+        ("verify-full", Self::VerifyFull),
+    ];
+    const LATER: &'static [&'static str] = &[];
+}
+
+impl Choice for Route {
+    const WORDS: &'static [(&'static str, Self)] = &[("primary", Self::Primary)];
+    const LATER: &'static [&'static str] = &["replica", "any"];
+}
+
+impl Choice for OnLeaseExpired {
+    const WORDS: &'static [(&'static str, Self)] = &[("keep", Self::Keep), ("close", Self::Close)];
+    const LATER: &'static [&'static str] = &[];
+}
+
+/// Keys of which only the default is built: the type is the word.
+macro_rules! only_the_default {
+    ($($(#[$doc:meta])* $key:ident: $default:literal, later $($later:literal)|*;)+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub(super) struct $key;
+
+        impl Choice for $key {
+            const WORDS: &'static [(&'static str, Self)] = &[($default, Self)];
+            const LATER: &'static [&'static str] = &[$($later),*];
+        }
+    )+};
+}
+
+only_the_default! {
+    /// Which replica a read client gets.
+    Policy: "round_robin", later "least_connections";
+    /// Who serves reads when no replica does.
+    Fallback: "leader", later "none";
+    /// What becomes of read sessions on a node that starts to lead.
+    OnPromotion: "keep", later "close";
+    /// Who speaks TLS with the client.
+    ListenerTls: "passthrough", later "terminate";
+    /// Where the topology comes from.
+    Provider: "check", later "patroni" | "postgres" | "static" | "manual";
+    /// How the REST API is spoken to.
+    Scheme: "http", later "https";
+    /// How PostgreSQL is spoken to for clear-text clients.
+    BackendTls: "disable", later "prefer" | "require" | "verify-ca" | "verify-full";
+    /// What a node is when no provider says it.
+    Role: "auto", later "primary" | "standby" | "replica";
+}

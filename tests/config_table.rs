@@ -1,0 +1,264 @@
+//! Good and bad files: what each error says, and that a check gives the verdict of a start.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use heliosdb_proxy::Config;
+
+/// Enough to start, before or after other keys.
+const NODES: &str = "
+[[nodes]]
+name = 'pg1'
+host = '10.0.0.1'
+[[nodes]]
+name = 'pg2'
+host = '10.0.0.2'
+";
+
+/// A file and the line that refuses it, without the file's name.
+#[rustfmt::skip]
+const BAD: &[(&str, &str)] = &[
+    // Not TOML, or not these tables.
+    ("admin_address = ", ":1:17: not TOML: "),
+    ("max_connections = 1\nmax_connections = 2", ":2:1: not TOML: duplicate key"),
+    ("health = 5", ": health = 5: allowed is a table [health]"),
+    ("nodes = 'pg1'", ": nodes = \"pg1\": allowed is a sequence"),
+    ("", ": nodes: not given; allowed is at least one [[nodes]] with name and host"),
+    ("nodes = []", ": nodes: not given; allowed is at least one [[nodes]]"),
+    ("listeners = []", ": listeners = []: allowed is at least one, or to leave the key out for 127.0.0.1:5432"),
+
+    // Unknown keys.
+    ("colour = 1", ": colour: unknown key; allowed at the top level: write_timeout_secs, connect_timeout_ms, "),
+    ("max_conections = 5", ": max_conections: unknown key; did you mean max_connections? allowed at the top level: "),
+    ("write_timeout_ms = 5", ": write_timeout_ms: unknown key; did you mean write_timeout_secs? "),
+    ("[health]\ncheck_interval_secs = 5", ": health.check_interval_secs: unknown key; did you mean check_interval_ms? allowed in health: check_interval_ms, check_timeout_ms, "),
+    ("lease_timeout_secs = 5", ": lease_timeout_secs: unknown key; it belongs to [topology]; allowed at the top level: "),
+    ("[rest]\nport = 8008\ndial_concurrency = 5", ": rest.dial_concurrency: unknown key; it belongs at the top level, above the first table; allowed in rest: "),
+    ("[[listeners]]\naddress = 'localhost:1'\n[[listeners]]\nrout = 'primary'", ": listeners[1].rout: unknown key; did you mean route? allowed in listeners[1]: address, route, "),
+    ("[haelth]", ": haelth: unknown key; did you mean health? "),
+
+    // Numbers and their units.
+    ("write_timeout_secs = 0", ": write_timeout_secs = 0: allowed is a positive number (seconds)"),
+    ("write_timeout_secs = -1.5", ": write_timeout_secs = -1.5: allowed is a positive number (seconds)"),
+    ("write_timeout_secs = nan", ": write_timeout_secs = nan: allowed is a positive number (seconds)"),
+    ("write_timeout_secs = inf", ": write_timeout_secs = inf: allowed is a positive number (seconds)"),
+    ("write_timeout_secs = '45s'", ": write_timeout_secs = \"45s\": allowed is a positive number (seconds)"),
+    ("write_timeout_secs = '45'", ": write_timeout_secs = \"45\": allowed is a positive number (seconds)"),
+    ("dead_peer_secs = -1", ": dead_peer_secs = -1: allowed is 0 or a positive number (seconds)"),
+    ("connect_timeout_ms = 0", ": connect_timeout_ms = 0: allowed is a positive whole number (milliseconds)"),
+    ("connect_timeout_ms = 1.5", ": connect_timeout_ms = 1.5: allowed is a positive whole number (milliseconds)"),
+    ("[health]\nfast_interval_ms = [100]", ": health.fast_interval_ms = [100]: allowed is a positive whole number (milliseconds)"),
+    ("[health]\nfailure_threshold = 0", ": health.failure_threshold = 0: allowed is a positive whole number up to 4294967295"),
+    ("max_connections = 4294967296", ": max_connections = 4294967296: allowed is a positive whole number up to 4294967295"),
+    ("[rest]\nport = 0", ": rest.port = 0: allowed is a port from 1 to 65535"),
+    ("[rest]\nport = 65536", ": rest.port = 65536: allowed is a port from 1 to 65535"),
+    ("on_lease_expired = 'drop'", ": on_lease_expired = \"drop\": allowed is \"keep\" | \"close\""),
+    ("on_lease_expired = true", ": on_lease_expired = true: allowed is \"keep\" | \"close\""),
+    ("enable_chaos = 'yes'", ": enable_chaos = \"yes\": allowed is true | false"),
+
+    // Addresses.
+    ("admin_address = '9090'", ": admin_address = \"9090\": allowed is IP:PORT, [IPv6]:PORT or localhost:PORT, or \"\" for none"),
+    ("admin_address = 9090", ": admin_address = 9090: allowed is a string"),
+    ("[[listeners]]\nroute = 'primary'", ": listeners[0].address: not given; allowed is IP:PORT, "),
+    ("[[listeners]]\naddress = 'db:5432'", ": listeners[0].address = \"db:5432\": allowed is IP:PORT, "),
+    ("[[listeners]]\naddress = ''", ": listeners[0].address = \"\": allowed is a text that is not empty"),
+    ("[[listeners]]\naddress = 'run/sock'", ": listeners[0].address = \"run/sock\": allowed is IP:PORT, "),
+    ("[[listeners]]\naddress = '[::1]:1'\n[[listeners]]\naddress = '[0:0::1]:1'", ": listeners[1].address = \"[0:0::1]:1\": listeners[0] has this address; allowed is each address once"),
+    ("admin_address = '127.0.0.1:5432'\n[[listeners]]\naddress = 'localhost:5432'", ": admin_address = \"127.0.0.1:5432\": listeners[0] has this address; "),
+    ("[[listeners]]\naddress = '127.0.0.1:1'\nmode = '0700'", ": listeners[0].mode = \"0700\": 127.0.0.1:1 is not a unix socket; allowed is to leave the key out"),
+    ("[[listeners]]\naddress = '127.0.0.1:1'\ngroup = 'app'", ": listeners[0].group = \"app\": 127.0.0.1:1 is not a unix socket; "),
+    ("[[listeners]]\naddress = '/s/.s.PGSQL.1'\nmode = '0888'", ": listeners[0].mode = \"0888\": allowed are permission bits in octal"),
+    ("[[listeners]]\naddress = '/s/.s.PGSQL.1'\nmode = 700", ": listeners[0].mode = 700: allowed is a text"),
+
+    // Nodes.
+    ("[[nodes]]\nhost = 'a'", ": nodes[0].name: not given; allowed is a text"),
+    ("[[nodes]]\nname = 'a'", ": nodes[0].host: not given; allowed is a name or an IP address, without a port"),
+    ("[[nodes]]\nname = 'a'\nhost = '10.0.0.9:5432'", ": nodes[0].host = \"10.0.0.9:5432\": allowed is a name or an IP address, without a port"),
+    ("[[nodes]]\nname = 'a'\nhost = 'b'\nrest_host = 'http://b'", ": nodes[0].rest_host = \"http://b\": allowed is a name"),
+    ("[[nodes]]\nname = 'a'\nhost = 'x'\n[[nodes]]\nname = 'a'\nhost = 'y'", ": nodes[1].name = \"a\": nodes[0] has this name; allowed is each name once"),
+    ("[[nodes]]\nname = 'a'\nhost = 'PG.example.'\n[[nodes]]\nname = 'b'\nhost = 'pg.example'", ": nodes[1].host = \"pg.example\": nodes[0] has this host with the same port 5432; allowed is each address once"),
+    ("[[nodes]]\nname = 'a'\nhost = '2001:db8::1'\n[[nodes]]\nname = 'b'\nhost = '[2001:DB8:0::1]'", ": nodes[1].host = \"2001:DB8:0::1\": nodes[0] has this host"),
+    ("[topology]\nsystem_identifier = 'main'", ": topology.system_identifier = \"main\": allowed are the digits"),
+    ("[topology]\nscope = ''", ": topology.scope = \"\": allowed is a text that is not empty"),
+
+    // Features to come.
+    ("admin_address = '0.0.0.0:9090'", ": admin_address = \"0.0.0.0:9090\": off loopback: not yet; allowed is a loopback address"),
+    ("admin_token_file = '/t'", ": admin_token_file = \"/t\": not yet: this version cannot do it; leave the key out"),
+    ("admin_token_file = 5", ": admin_token_file = 5: allowed is a text"),
+    ("admin_allow_insecure = true", ": admin_allow_insecure = true: not yet; allowed is false"),
+    ("enable_chaos = true", ": enable_chaos = true: not yet; allowed is false"),
+    ("[[listeners]]\naddress = 'localhost:1'\nroute = 'replica'", ": listeners[0].route = \"replica\": not yet; allowed is \"primary\""),
+    ("[[listeners]]\naddress = 'localhost:1'\nroute = 'any'", ": listeners[0].route = \"any\": not yet; allowed is \"primary\""),
+    ("[[listeners]]\naddress = 'localhost:1'\nroute = 'rw'", ": listeners[0].route = \"rw\": allowed is \"primary\" | \"replica\" | \"any\""),
+    ("[[listeners]]\npolicy = 'least_connections'", ": listeners[0].policy = \"least_connections\": not yet; allowed is \"round_robin\""),
+    ("[[listeners]]\nfallback = 'none'", ": listeners[0].fallback = \"none\": not yet"),
+    ("[[listeners]]\non_promotion = 'close'", ": listeners[0].on_promotion = \"close\": not yet"),
+    ("[[listeners]]\nrequire_streaming = true", ": listeners[0].require_streaming = true: not yet; allowed is false"),
+    ("[[listeners]]\narchive_recovery = true", ": listeners[0].archive_recovery = true: not yet"),
+    ("[[listeners]]\nmax_lag_bytes = 1", ": listeners[0].max_lag_bytes = 1: not yet"),
+    ("[[listeners]]\ntls = 'terminate'", ": listeners[0].tls = \"terminate\": not yet; allowed is \"passthrough\""),
+    ("[[listeners]]\ntls_cert_file = '/c'", ": listeners[0].tls_cert_file = \"/c\": not yet"),
+    ("[[listeners]]\ntls_key_file = '/c'", ": listeners[0].tls_key_file = \"/c\": not yet"),
+    ("[[listeners]]\ntls_client_ca_file = '/c'", ": listeners[0].tls_client_ca_file = \"/c\": not yet"),
+    ("[[listeners]]\naccept_proxy = true", ": listeners[0].accept_proxy = true: not yet"),
+    ("[[listeners]]\ntrusted_proxies = ['10.0.0.0/8']", ": listeners[0].trusted_proxies = [\"10.0.0.0/8\"]: not yet; allowed is []"),
+    ("[topology]\nprovider = 'patroni'", ": topology.provider = \"patroni\": not yet; allowed is \"check\""),
+    ("[topology]\nprovider = 'postgres'", ": topology.provider = \"postgres\": not yet"),
+    ("[topology]\nprovider = 'static'", ": topology.provider = \"static\": not yet"),
+    ("[topology]\nprovider = 'manual'", ": topology.provider = \"manual\": not yet"),
+    ("[topology]\nprovider = 'consul'", ": topology.provider = \"consul\": allowed is \"check\" | \"patroni\" | \"postgres\" | \"static\" | \"manual\""),
+    ("[topology]\npoll_interval_secs = 1", ": topology.poll_interval_secs = 1: not yet; allowed is 2"),
+    ("[topology]\npatroni_endpoints = ['http://a:8008']", ": topology.patroni_endpoints = [\"http://a:8008\"]: not yet"),
+    ("[topology]\npatroni_request_timeout_ms = 1", ": topology.patroni_request_timeout_ms = 1: not yet; allowed is 2000"),
+    ("[topology]\ndiscover = true", ": topology.discover = true: not yet"),
+    ("[topology]\nuser = 'u'", ": topology.user = \"u\": not yet"),
+    ("[topology]\npassword_file = 'u'", ": topology.password_file = \"u\": not yet"),
+    ("[topology]\ndatabase = 'u'", ": topology.database = \"u\": not yet"),
+    ("[topology]\ntls_mode = 'require'", ": topology.tls_mode = \"require\": not yet"),
+    ("[topology]\ntls_mode = 'yes'", ": topology.tls_mode = \"yes\": allowed is \"disable\" | \"prefer\" | \"require\" | \"verify-ca\" | \"verify-full\""),
+    ("[topology]\nca_file = 'u'", ": topology.ca_file = \"u\": not yet"),
+    ("[topology]\ncert_file = 'u'", ": topology.cert_file = \"u\": not yet"),
+    ("[topology]\nkey_file = 'u'", ": topology.key_file = \"u\": not yet"),
+    ("[topology]\ncheck_query = 'SELECT 2'", ": topology.check_query = \"SELECT 2\": not yet; allowed is \"SELECT 1\""),
+    ("[rest]\nscheme = 'https'", ": rest.scheme = \"https\": not yet; allowed is \"http\""),
+    ("[rest]\nca_file = 'u'", ": rest.ca_file = \"u\": not yet"),
+    ("[rest]\ncert_file = 'u'", ": rest.cert_file = \"u\": not yet"),
+    ("[rest]\nkey_file = 'u'", ": rest.key_file = \"u\": not yet"),
+    ("[rest]\nserver_name = 'u'", ": rest.server_name = \"u\": not yet"),
+    ("[rest]\nusername = 'u'", ": rest.username = \"u\": not yet"),
+    ("[rest]\npassword_file = 'u'", ": rest.password_file = \"u\": not yet"),
+    ("[backend]\ntls = 'verify-full'", ": backend.tls = \"verify-full\": not yet; allowed is \"disable\""),
+    ("[backend]\nca_file = 'u'", ": backend.ca_file = \"u\": not yet"),
+    ("[backend]\ncert_file = 'u'", ": backend.cert_file = \"u\": not yet"),
+    ("[backend]\nkey_file = 'u'", ": backend.key_file = \"u\": not yet"),
+    ("[backend]\nsend_proxy = true", ": backend.send_proxy = true: not yet; allowed is false"),
+    ("[[nodes]]\nrole = 'primary'", ": nodes[0].role = \"primary\": not yet; allowed is \"auto\""),
+    ("[[nodes]]\nweight = 5", ": nodes[0].weight = 5: not yet; allowed is 100"),
+
+    // Variables.
+    ("admin_address = '${HELIOS_PORT'", ": admin_address = \"${HELIOS_PORT\": allowed is ${VAR} or ${VAR:-default}"),
+    ("max_connections = '${HELIOS_NO:-many}'", ": max_connections = \"many\": allowed is a positive whole number"),
+];
+
+/// Every key with its default, as the README shows it.
+const DEFAULTS: &str = include_str!("config/defaults.toml");
+
+fn check(file: &Path) -> (bool, String) {
+    let out = Command::new(env!("CARGO_BIN_EXE_helios-proxy"))
+        .args(["check", "--config"])
+        .arg(file)
+        .output()
+        .unwrap();
+    let said = String::from_utf8(out.stderr).unwrap();
+    assert!(matches!(out.status.code(), Some(0 | 2)), "{said}");
+    (out.status.success(), said)
+}
+
+/// The error and everything behind it, as one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let behind = error.source().map(|source| format!(": {}", chain(source)));
+    format!("{error}{}", behind.unwrap_or_default())
+}
+
+fn completed(text: &str) -> String {
+    let own = text.contains("nodes") || text.is_empty();
+    format!("{text}\n{}", if own { "" } else { NODES })
+}
+
+#[test]
+fn every_bad_file_is_refused_in_one_line_that_names_file_key_value_and_what_is_allowed() {
+    let mut wrong = Vec::new();
+    for (text, words) in BAD {
+        let error = Config::from_toml(&completed(text))
+            .map(|_| text)
+            .unwrap_err();
+        let said = chain(&error);
+        if !said.starts_with(&format!("config{words}")) || said.contains('\n') {
+            wrong.push(format!("{text}\n said {said}\n not  config{words}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn a_check_refuses_what_a_start_refuses_and_with_the_same_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bad.toml");
+    for (text, _) in BAD {
+        fs::write(&file, completed(text)).unwrap();
+
+        let start = chain(&Config::load(&file).unwrap_err());
+        let (accepted, said) = check(&file);
+
+        assert!(!accepted, "{text}");
+        assert_eq!(said.trim_end(), format!("helios-proxy: {start}"));
+    }
+}
+
+#[test]
+fn every_key_written_out_with_its_default_is_accepted() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("defaults.toml");
+    fs::write(&file, DEFAULTS).unwrap();
+
+    assert_eq!(check(&file), (true, String::new()));
+    Config::load(&file).unwrap();
+}
+
+#[test]
+fn a_check_leaves_unset_variables_to_the_start_and_judges_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("vars.toml");
+    let text = "
+        max_connections = '${HELIOS_NO}'
+        admin_address = '${HELIOS_NO}'
+        nodes = [
+            { name = '${HELIOS_NO_A}', host = 'h', port = '${HELIOS_NO}' },
+            { name = '${HELIOS_NO_B}', host = 'h', port = '${HELIOS_NO}' },
+            { name = 'c', host = '${HELIOS_NO}' },
+        ]
+        listeners = [{ address = '${HELIOS_NO}', mode = '0700' }, { address = '127.0.0.1:9090' }]
+    ";
+    fs::write(&file, text).unwrap();
+
+    assert_eq!(check(&file), (true, String::new()));
+    let start = Config::load(&file).unwrap_err().to_string();
+    let words = "admin_address = \"${HELIOS_NO}\": the environment variable HELIOS_NO is not set";
+    assert!(start.contains(words), "{start}");
+
+    fs::write(&file, text.replace("'c'", "''")).unwrap();
+    assert!(
+        check(&file)
+            .1
+            .contains("nodes[2].name = \"\": allowed is a text")
+    );
+}
+
+#[test]
+fn doubts_are_printed_and_do_not_refuse() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("doubtful.toml");
+    fs::write(&file, format!("write_timeout_secs = 5\n{NODES}")).unwrap();
+
+    let (accepted, said) = check(&file);
+
+    assert!(accepted);
+    assert!(said.starts_with(&format!(
+        "{}: warning: write_timeout_secs = 5: ",
+        file.display()
+    )));
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let (accepted, said) = check(Path::new("/no/such/file.toml"));
+
+    assert!(!accepted);
+    assert_eq!(
+        said,
+        "helios-proxy: /no/such/file.toml: cannot be read: No such file or directory (os error 2)\n"
+    );
+}
