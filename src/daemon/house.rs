@@ -78,7 +78,7 @@ impl House {
         Ok(ReloadReport::default())
     }
 
-    pub(crate) fn reload_refused(&self) {}
+    pub(crate) fn note_reload(&self, _ok: bool) {}
 
     pub(crate) async fn drain(&self) {}
 

@@ -123,15 +123,14 @@ impl Life {
     async fn follow(&mut self, source: &Source) -> Result<&'static str, Failure> {
         let mut beat = Beat::new(self.manager.beat());
         loop {
+            let status = self.status();
+            self.manager.status(&status);
             tokio::select! {
                 call = self.signals.next() => match call {
                     Call::Reload => self.reload(source).await,
                     Call::End(signal) => return Ok(signal),
                 },
-                () = self.house.status_changed() => {
-                    let status = self.status();
-                    self.manager.status(&status);
-                }
+                () = self.house.status_changed() => {}
                 () = beat.next() => self.manager.alive(self.house.poller_progress()),
                 what = self.house.failed() => return Err(Failure::Broken(what)),
             }
@@ -147,7 +146,7 @@ impl Life {
                 self.house.reload(config).await.map_err(|e| chain(&e))
             }
             Err(error) => {
-                self.house.reload_refused();
+                self.house.note_reload(false);
                 Err(chain(&error))
             }
         };
