@@ -119,6 +119,8 @@ pub enum ReloadError {
 /// What a reload has done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReloadReport {
+    /// What has taken effect, for the log.
+    pub changes: String,
     /// Keys whose new value needs a restart.
     pub needs_restart: Vec<String>,
 }
@@ -245,6 +247,7 @@ impl House {
     fn swap(&self, config: Config) -> Result<ReloadReport, ReloadError> {
         let mut state = self.state();
         let changes = diff(&state.config, &config);
+        let in_words = changes.in_words();
         let opened = opening::open_all(&changes.listeners_added)?;
         let orders = self
             .orders
@@ -272,6 +275,7 @@ impl House {
         }
         state.config = config;
         Ok(ReloadReport {
+            changes: in_words,
             needs_restart: changes
                 .needs_restart
                 .iter()

@@ -19,6 +19,6 @@ pub(crate) use demand::{Demand, HeldGuard, OpenGuard, Wish};
 pub use info::{PrimaryInfo, PrimaryWatch};
 pub(crate) use lease::{Leader, Lease, Revocation};
 pub(crate) use picture::{NodePicture, Picture, WhyNobody};
-pub(crate) use record::NODE_NAMESPACE;
+pub use record::NODE_NAMESPACE;
 pub(crate) use run::{Orders, Progress, Tracker};
 pub(crate) use settings::{OnLeaseExpired, TrackerSettings};

@@ -11,7 +11,7 @@ use super::door::{Doors, Slot};
 use super::{Route, RouteError, RoutingSettings, Target, Ticket};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
-use crate::primary_tracker::{Demand, OpenGuard, Picture, WhyNobody, Wish};
+use crate::primary_tracker::{Demand, OpenGuard, Picture, Wish};
 
 /// One per house, shared by all sessions.
 pub(crate) struct Router {
@@ -125,7 +125,9 @@ impl Router {
     }
 
     async fn wait(&self, route: Route, ticket: &mut Ticket) -> Routed {
-        if self.choose(route, &self.picture.borrow()).is_err() {
+        let nobody = self.choose(route, &self.picture.borrow()).is_err();
+        if nobody || self.turn.available_permits() == 0 {
+            // Behind somebody who waits, one waits for the same.
             ticket.hold(&self.demand, &self.metrics);
         }
         let _turn = self.turn.acquire().await;
