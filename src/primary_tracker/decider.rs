@@ -92,14 +92,13 @@ impl Decider {
         let Some(at) = self.records.iter().position(|r| r.id == seen.node) else {
             return false;
         };
+        if seen.sent < self.records[at].answered {
+            // The answer to a later question is here already; a hung one says nothing new when it ends.
+            return false;
+        }
         self.note_for_people(at, &seen, now);
         let before = self.records[at].fact();
         let result = match seen.heard {
-            Ok(heard) if seen.sent < self.records[at].answered => {
-                // The answer to a later question is here already.
-                tracing::trace!(answer = heard.said.in_words(), "late answer left out");
-                return false;
-            }
             Ok(heard) => self.hear(at, heard, seen.sent, now),
             Err(silence) => {
                 self.records[at].hear_silence(self.failure_threshold);
