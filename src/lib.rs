@@ -49,4 +49,5 @@ mod topology;
 
 pub use config::{Config, ConfigError};
 pub use daemon::cli;
-pub use daemon::house::{Bound, House, StartError};
+pub use daemon::house::House;
+pub use daemon::outcome::{BindFailed, Bound, ReloadError, ReloadReport, StartError};

@@ -9,8 +9,9 @@ use toml::Table;
 use tracing::{error, info, warn};
 
 use super::cli::chain;
-use super::house::{Bound, House, StartError};
+use super::house::House;
 use super::limits;
+use super::outcome::{Bound, StartError};
 use super::signals::{Call, Signals};
 use super::systemd::Manager;
 use crate::{Config, ConfigError};

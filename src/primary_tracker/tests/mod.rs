@@ -145,7 +145,7 @@ impl Arena {
     }
 
     fn conflicts(&self) -> u64 {
-        self.decider.metrics().conflicting_primaries.get()
+        self.decider.metrics.conflicting_primaries.get()
     }
 }
 
