@@ -24,7 +24,6 @@ pub(crate) fn nobody() -> Picture {
             name: "pg1".into(),
             node_id: Uuid::nil(),
             address: "10.0.0.11:5432".into(),
-            dial: None,
             enabled: true,
             up: true,
             leader: false,
