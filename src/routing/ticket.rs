@@ -45,6 +45,11 @@ impl Ticket {
         self.deadline
     }
 
+    /// The client has taken so long itself.
+    pub(crate) fn extend(&mut self, by: Duration) {
+        self.deadline += by;
+    }
+
     pub(super) fn hold(&mut self, demand: &Arc<Demand>, metrics: &Arc<Metrics>) {
         self.was_held = true;
         self.held.get_or_insert_with(|| {

@@ -104,7 +104,7 @@ impl Attempt<'_> {
             target,
             client: self.client,
             server,
-            deadline: self.ticket.deadline(),
+            ticket: self.ticket,
             startup_timeout: self.settings.startup_timeout,
         };
         let introduced = tokio::select! {

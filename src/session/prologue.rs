@@ -11,7 +11,7 @@ use super::client::{Client, Next};
 use super::error::{DialError, End, Setback};
 use crate::metrics;
 use crate::protocol::{Code, Found, NO, Refusal, Request, error_code, find, is_authentication_ok};
-use crate::routing::{Router, Target};
+use crate::routing::{Router, Target, Ticket};
 
 /// First words longer than this are no refusal.
 const HEARD: usize = 16 * 1024;
@@ -24,8 +24,8 @@ pub(super) struct Prologue<'a> {
     pub(super) target: &'a Target,
     pub(super) client: &'a mut Client,
     pub(super) server: &'a mut TcpStream,
-    /// For the server's answers.
-    pub(super) deadline: Instant,
+    /// Its deadline is for the server's answers: the client's own time does not count.
+    pub(super) ticket: &'a mut Ticket,
     /// For the client's packets.
     pub(super) startup_timeout: Duration,
 }
@@ -111,9 +111,13 @@ impl Prologue<'_> {
     /// The client's next packet; meanwhile the server must stay.
     async fn next(&mut self) -> Result<Next, Setback> {
         let mut byte = [0; 1];
+        let start = Instant::now();
         tokio::select! {
             biased;
-            next = self.client.next(self.startup_timeout) => Ok(next?),
+            next = self.client.next(self.startup_timeout) => {
+                self.ticket.extend(start.elapsed());
+                Ok(next?)
+            }
             peeked = self.server.peek(&mut byte) => match peeked {
                 Ok(0) => Err(self.closed().into()),
                 Ok(_) => Err(DialError::Nonsense {
@@ -128,7 +132,7 @@ impl Prologue<'_> {
     }
 
     async fn ask(&mut self, request: Request) -> Result<u8, Setback> {
-        let (node, deadline) = (self.node(), self.deadline);
+        let (node, deadline) = (self.node(), self.ticket.deadline());
         let (client, server) = (&mut *self.client, &mut *self.server);
         let ask = async {
             server.write_all(request.bytes()).await?;
@@ -204,7 +208,7 @@ impl Prologue<'_> {
     async fn exchange(&mut self, heard: &mut Vec<u8>, sent: &mut usize) -> Result<usize, Setback> {
         heard.reserve(READ);
         loop {
-            let deadline = self.deadline;
+            let deadline = self.ticket.deadline();
             let step = self.step(heard, *sent);
             match tokio::time::timeout_at(deadline, step).await {
                 Ok(Ok(Step::Heard(read))) => return Ok(read),

@@ -23,6 +23,8 @@ use crate::metrics;
 
 /// A session that stays idle for this long is closed when the process drains.
 const IDLE: Duration = Duration::from_secs(1);
+/// A server may still work for a session that was revoked here; for so long it can be cancelled.
+const KEPT: Duration = Duration::from_secs(10);
 /// A client that does not notice its server's end is given so long.
 const LINGER: Duration = Duration::from_secs(10);
 
@@ -306,6 +308,12 @@ impl Relay {
             _alive,
         } = self.tokens;
         let Forward { client, server, .. } = self.forward;
+        if let (Over::Ordered(Order::Revoked(_)), Some(key)) = (over, self.hearing.key) {
+            tokio::task::spawn_local(async move {
+                tokio::time::sleep(KEPT).await;
+                drop(key);
+            });
+        }
         // The server first: nobody stays on a node that does not lead any more.
         drop((seat, server));
         if has_spoken {

@@ -322,3 +322,39 @@ async fn a_client_that_dawdles_gives_its_dial_slot_back_after_a_second() {
     slow.send(STARTUP).await;
     slow.until_ready().await;
 }
+
+#[tokio::test]
+async fn without_descriptors_the_surplus_is_told_so_and_the_rest_goes_on() {
+    let (routing, session) = (RoutingSettings::default(), SessionSettings::default());
+    // Two for a session, one for whoever comes next.
+    let stand = Stand::with_descriptors(routing, session, 64 + 3).await;
+    let server = Server::start("a", Manner::Serves).await;
+    stand.script.leads(server.addr);
+    let mut first = stand.session().await;
+
+    let mut second = stand.client().await;
+    second.send(STARTUP).await;
+    assert_eq!(second.refusal().await.0, "53300");
+    drop(second);
+    assert_eq!(first.asks().await, "a");
+
+    first.send(&message(b'X', b"")).await;
+    first.ends().await;
+    assert!(eventually(SOON, || stand.shared.connections() == 0).await);
+    assert_eq!(stand.session().await.asks().await, "a");
+}
+
+#[tokio::test]
+async fn the_time_that_a_client_takes_itself_does_not_count() {
+    let stand = Stand::holding(SHORT).await;
+    let server = Server::start("a", Manner::Serves).await;
+    stand.script.leads(server.addr);
+    let mut client = stand.client().await;
+    client.send(SSL).await;
+    assert_eq!(client.byte().await, Some(b'N'));
+    tokio::time::sleep(SHORT * 2).await;
+
+    client.send(STARTUP).await;
+
+    client.until_ready().await;
+}

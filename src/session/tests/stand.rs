@@ -47,13 +47,21 @@ impl Stand {
     }
 
     pub(super) async fn with(routing: RoutingSettings, session: SessionSettings) -> Self {
+        Self::with_descriptors(routing, session, 4096).await
+    }
+
+    pub(super) async fn with_descriptors(
+        routing: RoutingSettings,
+        session: SessionSettings,
+        descriptors: u64,
+    ) -> Self {
         let script = Script::new(Clock::Boot, routing);
         let (settings, watched) = watch::channel(session);
         let shared = Shared::new(
             Arc::clone(&script.router),
             Arc::clone(&script.metrics),
             watched,
-            4096,
+            descriptors,
         );
         let bound = bind(
             &Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))),
