@@ -4,7 +4,7 @@
 mod lab;
 
 use std::{
-    error::Error,
+    process::ExitCode,
     sync::atomic::Ordering,
     thread,
     time::{Duration, Instant},
@@ -43,8 +43,17 @@ struct Failover {
     writable: Sighting,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let options = Options::parse();
+fn main() -> ExitCode {
+    match demo(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("demo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn demo(options: &Options) -> Result<(), LabError> {
     if options.down {
         println!("ended {} cluster(s)", lab::end_kept());
         return Ok(());
