@@ -1,12 +1,75 @@
 //! The whole proxy as one value: start it, learn its addresses, watch who leads, stop it. Several fit in a process.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
-use crate::Config;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::opening::{self, OpenListener, Opened};
+use super::threads::Threads;
+use crate::admin;
+use crate::clock::Clock;
+use crate::config::{Config, diff};
+use crate::metrics::{Metrics, ReloadLabel};
+use crate::net::descriptor_limit;
+use crate::primary_tracker::{Demand, Orders, Picture, PrimaryWatch, Progress, Tracker};
+use crate::routing::{Router, RoutingSettings};
+use crate::session::{self, Command, SessionSettings, Shared};
 
 /// A running proxy. Dropping it ends its threads and closes its sessions.
-pub struct House {}
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use heliosdb_proxy::{Config, House};
+///
+/// let house = House::start(Config::from_toml(
+///     r#"
+///     listeners = [{ address = "127.0.0.1:0", route = "primary" }]
+///     nodes = [{ name = "pg1", host = "10.0.0.11" }, { name = "pg2", host = "10.0.0.12" }]
+///     "#,
+/// )?)
+/// .await?;
+/// println!("listening on {:?}", house.listeners());
+///
+/// let mut primary = house.primary();
+/// while let Ok(now) = primary.changed().await {
+///     println!("the leader is {:?}", now.map(|info| info.address));
+/// }
+/// house.stop().await;
+/// # Ok(())
+/// # }
+/// ```
+pub struct House {
+    clock: Clock,
+    picture: watch::Receiver<Picture>,
+    demand: Arc<Demand>,
+    metrics: Arc<Metrics>,
+    progress: Progress,
+    admin: Option<SocketAddr>,
+    orders: mpsc::Sender<Orders>,
+    shared: Arc<Shared>,
+    worker: mpsc::Sender<Command>,
+    /// The worker may end by itself: it has been told to drain.
+    draining: CancellationToken,
+    /// The worker has ended.
+    drained: CancellationToken,
+    routing: watch::Sender<RoutingSettings>,
+    session: watch::Sender<SessionSettings>,
+    /// What changes at a reload. Held for the swap only, which does not wait for anything.
+    state: Mutex<State>,
+    threads: Threads,
+    handles: Mutex<Vec<JoinHandle<()>>>,
+    rung: watch::Receiver<Option<String>>,
+}
+
+struct State {
+    config: Config,
+    open: Vec<OpenListener>,
+}
 
 /// Where a listener is really bound (port 0 is resolved).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,25 +80,53 @@ pub enum Bound {
     Unix(PathBuf),
 }
 
-/// Why a house could not be started.
+/// An address cannot be listened on: taken, not allowed, or not there.
 #[derive(Debug, thiserror::Error)]
+#[error("cannot listen")]
+pub struct BindFailed(#[source] pub(super) Box<dyn std::error::Error + Send + Sync>);
+
+/// Why a house could not be started. All of these are for the operator to mend.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StartError {
     /// An address is taken or not allowed.
-    #[error("{address}: cannot be bound")]
-    Bind {
-        /// The listener's address, as configured.
-        address: String,
+    #[error(transparent)]
+    Bind(#[from] BindFailed),
+
+    /// The kernel gives no thread or no descriptors.
+    #[error("the {thread} thread cannot start")]
+    Thread {
+        /// `control` or `worker`.
+        thread: &'static str,
         /// What the kernel said.
         source: std::io::Error,
     },
 }
 
+/// Why a reload changed nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReloadError {
+    /// A new listener's address is taken or not allowed.
+    #[error(transparent)]
+    Bind(#[from] BindFailed),
+
+    /// The tracker has ended.
+    #[error("the tracker has ended")]
+    Ended,
+}
+
 /// What a reload has done.
-#[derive(Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReloadReport {
     /// Keys whose new value needs a restart.
     pub needs_restart: Vec<String>,
 }
+
+/// More than a reload of many listeners says at once.
+const COMMANDS: usize = 1024;
+/// Where the kernel does not tell its limit of open files.
+const DESCRIPTORS: u64 = 1024;
 
 impl House {
     /// Binds the sockets and starts the threads. Clients are held from here on until a leader is proved.
@@ -43,46 +134,316 @@ impl House {
     /// # Errors
     /// See [`StartError`].
     pub async fn start(config: Config) -> Result<Self, StartError> {
-        let _ = config;
-        unimplemented!("by the room's author")
+        let admin_listener = config.admin.map(opening::bind_admin).transpose()?;
+        let opened = opening::open_all(&config.listeners)?;
+        let clock = Clock::Boot;
+        let metrics = Arc::new(Metrics::new());
+        let demand = Demand::new(clock);
+        let (publish, picture) = watch::channel(Picture::blank());
+        let (rung_by, rung) = watch::channel(None);
+        let threads = Threads {
+            stop: CancellationToken::new(),
+            rung: rung_by,
+        };
+        let (orders, heard) = mpsc::channel(4);
+        let (worker, commands) = mpsc::channel(COMMANDS);
+        let (routing, routing_now) = watch::channel(config.routing.clone());
+        let (session, session_now) = watch::channel(config.session.clone());
+        let router = Router::new(
+            clock,
+            picture.clone(),
+            routing_now,
+            Arc::clone(&demand),
+            Arc::clone(&metrics),
+        );
+        let shared = Shared::new(
+            Arc::new(router),
+            Arc::clone(&metrics),
+            session_now,
+            descriptor_limit().unwrap_or(DESCRIPTORS),
+        );
+        let house = Self {
+            clock,
+            admin: admin_listener.as_ref().and_then(|l| l.local_addr().ok()),
+            picture,
+            demand,
+            metrics,
+            progress: Progress::default(),
+            orders,
+            shared,
+            worker,
+            draining: threads.stop.child_token(),
+            drained: CancellationToken::new(),
+            routing,
+            session,
+            state: Mutex::new(State {
+                open: Vec::new(),
+                config,
+            }),
+            threads,
+            handles: Mutex::new(Vec::new()),
+            rung,
+        };
+        house.spawn_control(publish, heard, admin_listener)?;
+        house.spawn_worker(commands)?;
+        house.listen(&mut house.state(), opened);
+        Ok(house)
     }
 
     /// The listeners, in the order of the configuration.
     pub fn listeners(&self) -> Vec<Bound> {
-        Vec::new()
+        self.state().open.iter().map(|l| l.bound()).collect()
     }
 
-    /// The admin API's address.
+    /// The admin API's address, where it is on.
     pub fn admin(&self) -> Option<SocketAddr> {
-        None
+        self.admin
     }
 
-    /// Ends: no drain.
-    pub async fn stop(self) {}
-
-    pub(crate) async fn first_round(&self) {}
-
-    pub(crate) fn poller_progress(&self) -> std::time::Duration {
-        std::time::Duration::ZERO
+    /// Watches who leads.
+    pub fn primary(&self) -> PrimaryWatch {
+        PrimaryWatch::new(self.picture.clone())
     }
 
+    /// Ends when each node has been asked once and has answered or was given up, at most two seconds after the
+    /// start.
+    pub async fn first_round(&self) {
+        let mut picture = self.picture.clone();
+        let _ = picture.wait_for(|picture| picture.first_round_done).await;
+    }
+
+    /// Open sessions, held clients included.
+    pub fn sessions(&self) -> usize {
+        self.shared.connections()
+    }
+
+    /// Takes on another configuration as a whole: listeners that stay the same are untouched, a removed one drains,
+    /// a removed node gets no new sessions.
+    ///
+    /// # Errors
+    /// See [`ReloadError`]: then nothing has changed.
+    pub async fn reload(&self, config: Config) -> Result<ReloadReport, ReloadError> {
+        let result = self.swap(config);
+        self.note_reload(result.is_ok());
+        result
+    }
+
+    /// Counts a reload whose file was refused before it came here.
+    pub(crate) fn reload_refused(&self) {
+        self.note_reload(false);
+    }
+
+    fn note_reload(&self, ok: bool) {
+        let result = if ok { "ok" } else { "failed" };
+        self.metrics
+            .config_reloads
+            .get_or_create(&ReloadLabel { result })
+            .inc();
+    }
+
+    /// First everything that can fail, then everything that cannot.
+    fn swap(&self, config: Config) -> Result<ReloadReport, ReloadError> {
+        let mut state = self.state();
+        let changes = diff(&state.config, &config);
+        let opened = opening::open_all(&changes.listeners_added)?;
+        let orders = self
+            .orders
+            .try_reserve()
+            .map_err(|_full_or_closed| ReloadError::Ended)?;
+        orders.send(tracker_orders(&config));
+        self.routing.send_replace(config.routing.clone());
+        self.session.send_replace(config.session.clone());
+        self.listen(&mut state, opened);
+        for address in &changes.listeners_removed {
+            if let Some(at) = state
+                .open
+                .iter()
+                .position(|l| l.settings.address == *address)
+            {
+                self.tell(Command::Unlisten(state.open.remove(at).address));
+            }
+        }
+        for settings in changes.listeners_changed {
+            let changed = |l: &&mut OpenListener| l.settings.address == settings.address;
+            if let Some(listener) = state.open.iter_mut().find(changed) {
+                listener.settings = settings;
+                self.tell(listener.serve(Vec::new()));
+            }
+        }
+        state.config = config;
+        Ok(ReloadReport {
+            needs_restart: changes
+                .needs_restart
+                .iter()
+                .map(|k| (*k).to_owned())
+                .collect(),
+        })
+    }
+
+    /// Stops accepting after `drain_delay_secs`, and waits for sessions up to `drain_timeout_secs`: idle ones are
+    /// ended once they have stayed idle for a second.
+    pub async fn drain(&self) {
+        let (delay, limit) = {
+            let state = self.state();
+            (state.config.drain_delay, state.config.drain_timeout)
+        };
+        tokio::time::sleep(delay).await;
+        self.draining.cancel();
+        self.tell(Command::Quiet);
+        self.tell(Command::Drain);
+        let _ = tokio::time::timeout(limit, self.drained.cancelled()).await;
+    }
+
+    /// Ends everything, now: sessions are closed.
+    pub async fn stop(self) {
+        self.threads.stop.cancel();
+        let handles = std::mem::take(&mut *lock(&self.handles));
+        let joined = tokio::task::spawn_blocking(|| {
+            for handle in handles {
+                let _ = handle.join();
+            }
+        });
+        let _ = joined.await;
+    }
+
+    /// Ends when a background task has ended unasked, with the words for it: the house is no longer whole.
+    pub async fn failed(&self) -> String {
+        let mut rung = self.rung.clone();
+        match rung.wait_for(Option::is_some).await {
+            Ok(words) => words.clone().unwrap_or_default(),
+            Err(_never) => std::future::pending().await,
+        }
+    }
+
+    /// How long ago the poller last went around its loop. Dead nodes do not age it; a hang does.
+    pub(crate) fn poller_progress(&self) -> Duration {
+        self.progress.age(self.clock.now())
+    }
+
+    /// The leader in words.
     pub(crate) fn status_line(&self) -> String {
-        String::new()
+        let picture = self.picture.borrow();
+        match (picture.valid_lease(self.clock.now()), picture.why) {
+            (Some(lease), _) => format!(
+                "leader of {}: {} ({})",
+                picture.cluster(),
+                lease.leader.name,
+                lease.leader.addr
+            ),
+            (None, Some(why)) => format!("no leader of {}: {}", picture.cluster(), why.in_words()),
+            (None, None) => format!("no leader of {}", picture.cluster()),
+        }
     }
 
-    pub(crate) async fn status_changed(&self) {
-        std::future::pending().await
+    /// Ends when [`Self::status_line`] says something else than `told`, with what it says.
+    pub(crate) async fn status_changed(&self, told: &str) -> String {
+        let mut picture = self.picture.clone();
+        loop {
+            let line = self.status_line();
+            if line != told {
+                return line;
+            }
+            if picture.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
-    pub(crate) async fn reload(&self, _: Config) -> Result<ReloadReport, StartError> {
-        Ok(ReloadReport::default())
+    fn spawn_control(
+        &self,
+        publish: watch::Sender<Picture>,
+        orders: mpsc::Receiver<Orders>,
+        admin_listener: Option<TcpListener>,
+    ) -> Result<(), StartError> {
+        let (clock, stop) = (self.clock, self.threads.stop.clone());
+        let first = tracker_orders(&self.state().config);
+        let (demand, metrics) = (Arc::clone(&self.demand), Arc::clone(&self.metrics));
+        let progress = self.progress.clone();
+        let facts = admin::Facts {
+            picture: self.picture.clone(),
+            metrics: Arc::clone(&self.metrics),
+            demand: Arc::clone(&self.demand),
+            clock,
+            started: clock.now(),
+        };
+        self.spawn("control", self.threads.stop.clone(), move || async move {
+            let tracker = Tracker::new(clock, first, demand, metrics, publish, progress);
+            tokio::select! {
+                () = tracker.run(orders, stop.clone()) => {}
+                () = serve_admin(admin_listener, facts, stop) => {}
+            }
+        })
     }
 
-    pub(crate) fn reload_refused(&self) {}
-
-    pub(crate) async fn drain(&self) {}
-
-    pub(crate) async fn failed(&self) -> String {
-        std::future::pending().await
+    fn spawn_worker(&self, commands: mpsc::Receiver<Command>) -> Result<(), StartError> {
+        let (shared, stop) = (Arc::clone(&self.shared), self.threads.stop.clone());
+        let drained = self.drained.clone().drop_guard();
+        self.spawn("worker", self.draining.clone(), move || async move {
+            let _drained = drained;
+            session::run(shared, commands, stop).await;
+        })
     }
+
+    fn listen(&self, state: &mut State, opened: Vec<Opened>) {
+        for Opened { listener, sockets } in opened {
+            self.tell(listener.serve(sockets));
+            state.open.push(listener);
+        }
+    }
+
+    /// The channel holds more than a reload can say, and the worker reads it at once.
+    fn tell(&self, command: Command) {
+        if let Err(error) = self.worker.try_send(command) {
+            tracing::error!(%error, "the worker does not take a command");
+        }
+    }
+
+    fn spawn<F, L>(
+        &self,
+        thread: &'static str,
+        may_end: CancellationToken,
+        life: L,
+    ) -> Result<(), StartError>
+    where
+        F: Future<Output = ()>,
+        L: FnOnce() -> F + Send + 'static,
+    {
+        let handle = self
+            .threads
+            .spawn(thread, may_end, life)
+            .map_err(|source| StartError::Thread { thread, source })?;
+        lock(&self.handles).push(handle);
+        Ok(())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        self.threads.stop.cancel();
+    }
+}
+
+/// Without an admin API there is nothing to serve, until the end.
+async fn serve_admin(listener: Option<TcpListener>, facts: admin::Facts, stop: CancellationToken) {
+    match listener.map(tokio::net::TcpListener::from_std) {
+        Some(Ok(listener)) => admin::serve(listener, facts, stop).await,
+        Some(Err(error)) => tracing::error!(%error, "the admin API cannot listen"),
+        None => stop.cancelled().await,
+    }
+}
+
+fn tracker_orders(config: &Config) -> Orders {
+    Orders {
+        nodes: config.nodes.clone(),
+        health: config.health.clone(),
+        tracker: config.tracker.clone(),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
 //! The limit on open files: raised as far as allowed, and said when it is still too low.
 
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use crate::net::descriptor_limit;
 
 /// For everything that is no session: listeners, questions to nodes, the admin API, logs.
 const OWN: u64 = 100;
@@ -11,12 +11,7 @@ pub(super) fn make_room(max_connections: usize) -> Option<String> {
         .unwrap_or(u64::MAX)
         .saturating_mul(2)
         .saturating_add(OWN);
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
-    let raised = soft.max(wanted.min(hard));
-    if raised > soft && setrlimit(Resource::RLIMIT_NOFILE, raised, hard).is_err() {
-        return warning(max_connections, wanted, soft);
-    }
-    warning(max_connections, wanted, raised)
+    warning(max_connections, wanted, descriptor_limit().ok()?)
 }
 
 fn warning(max_connections: usize, wanted: u64, limit: u64) -> Option<String> {

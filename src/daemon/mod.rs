@@ -6,6 +6,8 @@ pub mod house;
 mod limits;
 mod line;
 mod logs;
+mod opening;
 mod run;
 mod signals;
 mod systemd;
+mod threads;

@@ -122,13 +122,15 @@ impl Life {
     /// The long time between READY and the signal that ends it.
     async fn follow(&mut self, source: &Source) -> Result<&'static str, Failure> {
         let mut beat = Beat::new(self.manager.beat());
+        let mut told = self.house.status_line();
         loop {
             tokio::select! {
                 call = self.signals.next() => match call {
                     Call::Reload => self.reload(source).await,
                     Call::End(signal) => return Ok(signal),
                 },
-                () = self.house.status_changed() => {
+                line = self.house.status_changed(&told) => {
+                    told = line;
                     let status = self.status();
                     self.manager.status(&status);
                 }
@@ -176,9 +178,10 @@ impl Life {
         self.manager.stopping("stopping, waiting for open sessions");
         let mut beat = Beat::new(self.manager.beat());
         let drained = async {
+            let mut drain = std::pin::pin!(self.house.drain());
             loop {
                 tokio::select! {
-                    () = self.house.drain() => return Ok("bye"),
+                    () = &mut drain => return Ok("bye"),
                     again = self.signals.end() => {
                         warn!("{again} again: ending at once");
                         return Ok("bye, with sessions open");

@@ -72,6 +72,8 @@ impl Decider {
     }
 
     pub(super) fn reconfigure(&mut self, settings: TrackerSettings, success: u32, failure: u32) {
+        self.pins
+            .reconfigure(settings.scope.clone(), settings.system_identifier.clone());
         self.settings = settings;
         self.success_threshold = success;
         self.failure_threshold = failure;

@@ -41,6 +41,16 @@ impl Pins {
         }
     }
 
+    /// What a reload configures replaces what was learnt; what it no longer configures stays, as learnt.
+    pub(super) fn reconfigure(&mut self, scope: Option<Arc<str>>, identifier: Option<Arc<str>>) {
+        self.scope = scope.or(self.scope.take());
+        self.identifier_configured = identifier.is_some();
+        if identifier.is_some() && identifier != self.identifier {
+            self.identifier = identifier;
+            self.highest_timeline = None;
+        }
+    }
+
     /// Is this another cluster? What an answer leaves out distinguishes nothing.
     pub(super) fn foreign(&mut self, said: &Answer, now: BootTime) -> Option<Foreign> {
         if let (Some(pinned), Some(named)) = (&self.scope, &said.scope)

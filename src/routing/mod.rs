@@ -1,5 +1,21 @@
 //! Where a client goes, and the line in which it waits.
 
+mod decide;
+mod door;
+mod error;
+mod fresh;
+mod router;
 mod settings;
+#[cfg(test)]
+pub(crate) mod testing;
+mod ticket;
 
+pub(crate) use decide::Target;
+pub(crate) use door::Slot;
+pub(crate) use error::RouteError;
+pub(crate) use router::{Routed, Router};
 pub(crate) use settings::{Route, RoutingSettings};
+pub(crate) use ticket::Ticket;
+
+/// What a session holds of the tracker's: the token that ends it, and the mark that it is open.
+pub(crate) use crate::primary_tracker::{OpenGuard, Revocation};

@@ -1,0 +1,81 @@
+//! Binding what the configuration lists: all of it, or nothing.
+
+use std::net::{SocketAddr, TcpListener};
+
+use super::house::{BindFailed, Bound};
+use crate::net::{Address, BindError, BindOptions, Socket, SocketFile, bind};
+use crate::session::{Command, ListenerSettings};
+
+/// A listener as configured, and where it really is.
+pub(super) struct OpenListener {
+    pub(super) settings: ListenerSettings,
+    /// With port 0 resolved: what the worker calls it.
+    pub(super) address: Address,
+    /// The name of a unix socket lives as long as its listener.
+    _file: Option<SocketFile>,
+}
+
+impl OpenListener {
+    /// Tells the worker to serve these sockets, or just the settings. It knows listeners by their real addresses:
+    /// several may have been asked for with port 0.
+    pub(super) fn serve(&self, sockets: Vec<Socket>) -> Command {
+        let settings = ListenerSettings {
+            address: self.address.clone(),
+            ..self.settings.clone()
+        };
+        Command::Listen { settings, sockets }
+    }
+
+    pub(super) fn bound(&self) -> Bound {
+        match &self.address {
+            Address::Tcp(addr) => Bound::Tcp(*addr),
+            Address::Unix(path) => Bound::Unix(path.clone()),
+        }
+    }
+}
+
+/// Sockets that the worker is still to be given.
+pub(super) struct Opened {
+    pub(super) listener: OpenListener,
+    pub(super) sockets: Vec<Socket>,
+}
+
+pub(super) fn open_all(listeners: &[ListenerSettings]) -> Result<Vec<Opened>, BindFailed> {
+    listeners.iter().map(open).collect()
+}
+
+fn open(settings: &ListenerSettings) -> Result<Opened, BindFailed> {
+    let options = BindOptions {
+        mode: settings.mode,
+        group: settings.group.clone(),
+    };
+    let set = bind(&settings.address, &options)?;
+    if set.unassigned {
+        tracing::warn!(
+            address = %set.address,
+            "no interface carries this listener's address yet; clients reach it once one does"
+        );
+    }
+    Ok(Opened {
+        listener: OpenListener {
+            settings: settings.clone(),
+            address: set.address,
+            _file: set.file,
+        },
+        sockets: set.sockets,
+    })
+}
+
+pub(super) fn bind_admin(address: SocketAddr) -> Result<TcpListener, BindFailed> {
+    let set = bind(&Address::Tcp(address), &BindOptions::default())?;
+    match set.sockets.into_iter().next() {
+        Some(Socket::Tcp(listener)) => Ok(listener),
+        _ => unreachable!("a TCP address is bound as a TCP socket"),
+    }
+}
+
+impl From<BindError> for BindFailed {
+    fn from(error: BindError) -> Self {
+        Self(Box::new(error))
+    }
+}

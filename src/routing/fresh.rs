@@ -1,0 +1,110 @@
+//! Freshness at use: no session starts on old news.
+
+use crate::primary_tracker::Wish;
+
+use super::{Router, Target};
+
+impl Router {
+    /// Waits until the leader's word is fresh enough for a session to start, at most `freshness_wait`. Silence falls
+    /// back on the lease, so the caller asks [`Router::still_valid`] afterwards, whatever happened here.
+    pub(crate) async fn fresh(&self, target: &Target) {
+        let now = self.clock.now();
+        let mut picture = self.picture.clone();
+        let (staleness, wait) = {
+            let settings = self.settings.borrow();
+            (settings.max_staleness, settings.freshness_wait)
+        };
+        {
+            let picture = picture.borrow_and_update();
+            let Some(lease) = picture.lease.as_ref() else {
+                return;
+            };
+            if now.saturating_sub(lease.proved) < staleness + lease.usual * 2 {
+                return;
+            }
+        }
+        self.demand.wish(Wish::Fresh(now));
+        let heard = picture.wait_for(|picture| match &picture.lease {
+            Some(lease) if lease.epoch == target.epoch && lease.open => lease.proved >= now,
+            // Proof of something else: the caller will see.
+            _ => true,
+        });
+        let _ = tokio::time::timeout(wait, heard).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::routing::testing::Script;
+    use crate::routing::{Route, RoutingSettings};
+
+    const ADDR: &str = "127.0.0.1:1";
+
+    async fn routed(script: &Script) -> Target {
+        script.leads(ADDR.parse().unwrap());
+        let mut ticket = script.router.ticket();
+        script
+            .router
+            .route(Route::Primary, &mut ticket)
+            .await
+            .unwrap()
+            .target
+    }
+
+    async fn takes(script: &Script, target: &Target) -> Duration {
+        let start = tokio::time::Instant::now();
+        script.router.fresh(target).await;
+        start.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn recent_news_is_used_without_a_question() {
+        let script = Script::new(Clock::paused(), RoutingSettings::default());
+        let target = routed(&script).await;
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+
+        assert_eq!(takes(&script, &target).await, Duration::ZERO);
+        assert!(script.demand.take_wishes().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn old_news_is_asked_for_and_silence_falls_back_on_the_lease() {
+        let script = Script::new(Clock::paused(), RoutingSettings::default());
+        let target = routed(&script).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+
+        let asked = script.clock.now();
+        assert_eq!(takes(&script, &target).await, Duration::from_millis(500));
+
+        assert_eq!(script.demand.take_wishes(), [Wish::Fresh(asked)]);
+        assert!(script.router.still_valid(&target));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_ends_the_wait_and_proof_decides() {
+        let script = Script::new(Clock::paused(), RoutingSettings::default());
+        let target = routed(&script).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+
+        let answer = async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            script.proves();
+        };
+        let (waited, ()) = tokio::join!(takes(&script, &target), answer);
+        assert_eq!(waited, Duration::from_millis(20));
+        assert!(script.router.still_valid(&target));
+
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let answer = async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            script.follows();
+        };
+        let (waited, ()) = tokio::join!(takes(&script, &target), answer);
+        assert_eq!(waited, Duration::from_millis(20));
+        assert!(!script.router.still_valid(&target));
+    }
+}

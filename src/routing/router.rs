@@ -1,0 +1,233 @@
+//! The line in which clients wait for a leader and for their turn to dial it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, watch};
+
+use super::decide::{NoRoute, decide};
+use super::door::{Doors, Slot};
+use super::{Route, RouteError, RoutingSettings, Target, Ticket};
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+use crate::primary_tracker::{Demand, OpenGuard, Picture, WhyNobody, Wish};
+
+/// One per house, shared by all sessions.
+pub(crate) struct Router {
+    pub(super) clock: Clock,
+    pub(super) picture: watch::Receiver<Picture>,
+    pub(super) settings: watch::Receiver<RoutingSettings>,
+    pub(super) demand: Arc<Demand>,
+    metrics: Arc<Metrics>,
+    /// First come, first served: only the head of the line watches the picture, so that ten thousand held clients
+    /// are not woken by each answer of a node.
+    turn: Semaphore,
+    doors: Doors,
+}
+
+/// A target, and the right to dial it now.
+#[derive(Debug)]
+pub(crate) struct Routed {
+    pub(crate) target: Target,
+    pub(crate) slot: Slot,
+}
+
+impl Router {
+    pub(crate) fn new(
+        clock: Clock,
+        picture: watch::Receiver<Picture>,
+        settings: watch::Receiver<RoutingSettings>,
+        demand: Arc<Demand>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self {
+            clock,
+            picture,
+            settings,
+            demand,
+            metrics,
+            turn: Semaphore::new(1),
+            doors: Doors::default(),
+        }
+    }
+
+    /// A client's time starts to run.
+    pub(crate) fn ticket(&self) -> Ticket {
+        Ticket::new(self.settings.borrow().write_timeout)
+    }
+
+    /// Waits for a leader and for a slot to dial it, in order of arrival, until the ticket's deadline.
+    pub(crate) async fn route(
+        &self,
+        route: Route,
+        ticket: &mut Ticket,
+    ) -> Result<Routed, RouteError> {
+        let deadline = ticket.deadline;
+        let routed = tokio::time::timeout_at(deadline, self.wait(route, ticket)).await;
+        ticket.release();
+        routed.map_err(|_late| self.time_is_up(route, ticket))
+    }
+
+    /// May a session on `target` still start, or go on starting?
+    pub(crate) fn still_valid(&self, target: &Target) -> bool {
+        let picture = self.picture.borrow();
+        picture
+            .valid_lease(self.clock.now())
+            .is_some_and(|lease| lease.epoch == target.epoch && lease.leader.addr == target.addr)
+    }
+
+    /// A dial of `ticket`'s client failed: nobody dials there before the leader was proved anew.
+    pub(crate) fn dial_failed(&self, ticket: &mut Ticket, addr: SocketAddr, why: String) {
+        let now = self.clock.now();
+        self.doors.note_failed(addr, now);
+        self.demand.wish(Wish::DialFailed(addr, now));
+        ticket.failure = Some(why);
+    }
+
+    /// An attempt failed in a way that may be this client's own doing: it alone waits for a new proof.
+    pub(crate) fn attempt_failed(&self, ticket: &mut Ticket, why: String) {
+        let now = self.clock.now();
+        self.demand.wish(Wish::Fresh(now));
+        ticket.after = now;
+        ticket.failure = Some(why);
+    }
+
+    /// The proof was wrong or came too early for `addr`: as after a failed dial, nobody goes there before a new one.
+    pub(crate) fn distrust(&self, addr: SocketAddr) {
+        let now = self.clock.now();
+        self.doors.note_failed(addr, now);
+        self.demand.wish(Wish::DialFailed(addr, now));
+    }
+
+    /// A dial reached its first ReadyForQuery.
+    pub(crate) fn dial_ready(&self, addr: SocketAddr) {
+        self.demand.wish(Wish::DialReady(addr, self.clock.now()));
+    }
+
+    /// The node said 53300: those who can wait leave it alone for a moment.
+    pub(crate) fn node_is_full(&self, addr: SocketAddr) {
+        self.doors.note_full(addr, self.clock.now());
+    }
+
+    /// A server closed an established session that its client did not end.
+    pub(crate) fn server_closed(&self) {
+        self.demand.wish(Wish::ServerClosed(self.clock.now()));
+    }
+
+    /// A read-write session is open, as long as the guard lives.
+    pub(crate) fn open(&self) -> OpenGuard {
+        self.demand.open()
+    }
+
+    pub(crate) fn now(&self) -> crate::clock::BootTime {
+        self.clock.now()
+    }
+
+    async fn wait(&self, route: Route, ticket: &mut Ticket) -> Routed {
+        if self.choose(route, &self.picture.borrow()).is_err() {
+            ticket.hold(&self.demand, &self.metrics);
+        }
+        let _turn = self.turn.acquire().await;
+        let mut picture = self.picture.clone();
+        loop {
+            let target = self.target(route, ticket, &mut picture).await;
+            if let Some(slot) = self.slot(route, &target, &mut picture).await {
+                return Routed { target, slot };
+            }
+        }
+    }
+
+    /// The head of the line waits for somebody who may be dialled.
+    async fn target(
+        &self,
+        route: Route,
+        ticket: &mut Ticket,
+        picture: &mut watch::Receiver<Picture>,
+    ) -> Target {
+        loop {
+            let chosen = self.choose(route, &picture.borrow_and_update());
+            let mut pause = None;
+            if let Ok(target) = chosen {
+                let proved_since = target.proved > ticket.after
+                    && !self.doors.failed_since(target.addr, target.proved);
+                let full = match ticket.was_held() {
+                    true => self.doors.pause(target.addr, self.clock.now()),
+                    // Whoever never waited is told at once that the node is full.
+                    false => Duration::ZERO,
+                };
+                if proved_since && full.is_zero() {
+                    return target;
+                }
+                pause = proved_since.then_some(full);
+            }
+            ticket.hold(&self.demand, &self.metrics);
+            tokio::select! {
+                () = changed(picture) => {}
+                () = tokio::time::sleep(pause.unwrap_or_default()), if pause.is_some() => {}
+            }
+        }
+    }
+
+    /// `None` when the target is no longer the one to dial.
+    async fn slot(
+        &self,
+        route: Route,
+        target: &Target,
+        picture: &mut watch::Receiver<Picture>,
+    ) -> Option<Slot> {
+        let size = self.settings.borrow().dial_concurrency;
+        let slots = self.doors.slots(target.addr, size);
+        let permit = slots.acquire_owned();
+        tokio::pin!(permit);
+        let is_same = |picture: &Picture| {
+            self.choose(route, picture)
+                .is_ok_and(|now| now.epoch == target.epoch && now.addr == target.addr)
+        };
+        loop {
+            tokio::select! {
+                permit = &mut permit => {
+                    let permit = permit.ok()?;
+                    return is_same(&picture.borrow()).then(|| Slot::new(permit));
+                }
+                () = changed(picture) => {
+                    if !is_same(&picture.borrow_and_update()) {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    fn choose(&self, route: Route, picture: &Picture) -> Result<Target, NoRoute> {
+        decide(route, picture, self.clock.now())
+    }
+
+    fn time_is_up(&self, route: Route, ticket: &Ticket) -> RouteError {
+        let picture = self.picture.borrow();
+        match (self.choose(route, &picture), &ticket.failure) {
+            (Ok(_), Some(failure)) => {
+                RouteError::unreachable(&picture, failure.clone(), ticket.limit)
+            }
+            (Ok(target), None) => {
+                let detail = format!("no turn to dial {} came in time", target.name);
+                RouteError::unreachable(&picture, detail, ticket.limit)
+            }
+            (Err(NoRoute(why)), _) => {
+                RouteError::no_leader(&picture, why, ticket.limit, self.clock.now())
+            }
+        }
+    }
+
+    /// The words for a client whose last attempt failed when its time was up.
+    pub(crate) fn give_up(&self, route: Route, ticket: &Ticket) -> RouteError {
+        self.time_is_up(route, ticket)
+    }
+}
+
+/// Never ends when there is no tracker any more: the deadline does.
+async fn changed(picture: &mut watch::Receiver<Picture>) {
+    if picture.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}

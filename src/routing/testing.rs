@@ -1,0 +1,140 @@
+//! Pictures for tests.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use super::{Router, RoutingSettings};
+use crate::clock::{BootTime, Clock};
+use crate::metrics::{Metrics, RevokeReason};
+use crate::primary_tracker::{Demand, Leader, Lease, NodePicture, Picture, Revocation, WhyNobody};
+
+/// One node is known, nobody leads.
+pub(crate) fn nobody() -> Picture {
+    Picture {
+        lease: None,
+        why: Some(WhyNobody::NoProof),
+        epoch: 0,
+        scope: Some("main".into()),
+        nodes: Arc::new([NodePicture {
+            name: "pg1".into(),
+            node_id: Uuid::nil(),
+            address: "10.0.0.11:5432".into(),
+            dial: None,
+            enabled: true,
+            up: true,
+            leader: false,
+            role: Some("replica".into()),
+            state: Some("running".into()),
+            timeline: Some(5),
+            lag_bytes: None,
+            failures: 0,
+            last_check: None,
+            last_answer: None,
+            latency: None,
+            last_error: None,
+            words: "503 running replica 5".into(),
+        }]),
+        last_failover: None,
+        first_round_done: true,
+        conflicts: 0,
+        failsafe: false,
+        paused: false,
+    }
+}
+
+/// Ten seconds from `proved`.
+pub(crate) fn lease(addr: SocketAddr, epoch: u64, proved: BootTime) -> Lease {
+    Lease {
+        leader: Leader {
+            name: format!("node{epoch}").into(),
+            node_id: Uuid::nil(),
+            addr,
+            timeline: Some(5),
+        },
+        epoch,
+        until: Some(proved + Duration::from_secs(10)),
+        proved,
+        usual: Duration::from_millis(2),
+        open: true,
+        revocation: Revocation::default(),
+    }
+}
+
+/// A router whose tracker is the test.
+pub(crate) struct Script {
+    pub(crate) clock: Clock,
+    pub(crate) router: Arc<Router>,
+    pub(crate) demand: Arc<Demand>,
+    pub(crate) metrics: Arc<Metrics>,
+    picture: watch::Sender<Picture>,
+    epoch: std::cell::Cell<u64>,
+}
+
+impl Script {
+    pub(crate) fn new(clock: Clock, settings: RoutingSettings) -> Self {
+        let (picture, watched) = watch::channel(nobody());
+        let demand = Demand::new(clock);
+        let metrics = Arc::new(Metrics::new());
+        let (_, settings) = watch::channel(settings);
+        let router = Router::new(
+            clock,
+            watched,
+            settings,
+            Arc::clone(&demand),
+            Arc::clone(&metrics),
+        );
+        Self {
+            clock,
+            router: Arc::new(router),
+            demand,
+            metrics,
+            picture,
+            epoch: std::cell::Cell::new(0),
+        }
+    }
+
+    /// A new epoch at `addr`; the sessions of the old one are revoked after the new one was published, as the
+    /// tracker does.
+    pub(crate) fn leads(&self, addr: SocketAddr) {
+        self.epoch.set(self.epoch.get() + 1);
+        let lease = lease(addr, self.epoch.get(), self.clock.now());
+        self.swap(Some(lease), RevokeReason::moved);
+    }
+
+    /// The same leader was heard again.
+    pub(crate) fn proves(&self) {
+        let now = self.clock.now();
+        self.picture.send_modify(|picture| {
+            if let Some(lease) = &mut picture.lease {
+                lease.proved = now;
+                lease.until = Some(now + Duration::from_secs(10));
+            }
+        });
+    }
+
+    /// Changes the present lease.
+    pub(crate) fn amend(&self, change: impl FnOnce(&mut Lease)) {
+        self.picture.send_modify(|picture| {
+            change(picture.lease.as_mut().unwrap());
+        });
+    }
+
+    pub(crate) fn follows(&self) {
+        self.swap(None, RevokeReason::follows);
+    }
+
+    fn swap(&self, lease: Option<Lease>, reason: RevokeReason) {
+        let mut old = None;
+        self.picture.send_modify(|picture| {
+            picture.why = lease.is_none().then_some(WhyNobody::NobodyLeads);
+            old = std::mem::replace(&mut picture.lease, lease);
+        });
+        if let Some(old) = old {
+            old.revocation.revoke(reason);
+        }
+    }
+}

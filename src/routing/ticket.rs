@@ -1,0 +1,79 @@
+//! A client's place in the line: its deadline, and whether it has been held.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::clock::BootTime;
+use crate::metrics::Metrics;
+use crate::primary_tracker::{Demand, HeldGuard};
+
+/// One per client, for all of its attempts.
+pub(crate) struct Ticket {
+    pub(super) deadline: Instant,
+    /// What `deadline` was made of, for the words at its end.
+    pub(super) limit: Duration,
+    /// Only while the client waits.
+    held: Option<Held>,
+    was_held: bool,
+    /// Only a leader proved after this will do: one of this client's own attempts failed then.
+    pub(super) after: BootTime,
+    /// How the last attempt failed.
+    pub(super) failure: Option<String>,
+}
+
+impl Ticket {
+    pub(super) fn new(limit: Duration) -> Self {
+        Self {
+            deadline: Instant::now() + limit,
+            limit,
+            held: None,
+            was_held: false,
+            after: BootTime::ZERO,
+            failure: None,
+        }
+    }
+
+    /// Was this client ever held? Then it has been told nothing for a while, and waits on rather than fail.
+    pub(crate) fn was_held(&self) -> bool {
+        self.was_held
+    }
+
+    /// When this client's time is up.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    pub(super) fn hold(&mut self, demand: &Arc<Demand>, metrics: &Arc<Metrics>) {
+        self.was_held = true;
+        self.held.get_or_insert_with(|| {
+            metrics.held_clients.inc();
+            Held {
+                _demand: demand.hold(),
+                metrics: Arc::clone(metrics),
+                since: Instant::now(),
+            }
+        });
+    }
+
+    pub(super) fn release(&mut self) {
+        self.held = None;
+    }
+}
+
+/// Counts a held client as long as it lives.
+struct Held {
+    _demand: HeldGuard,
+    metrics: Arc<Metrics>,
+    since: Instant,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.metrics.held_clients.dec();
+        self.metrics
+            .held_seconds
+            .observe(self.since.elapsed().as_secs_f64());
+    }
+}

@@ -1,0 +1,160 @@
+//! Listens to a session's beginning: the cancel key, a standby that should be a leader, and when the dial is over.
+
+use std::pin::Pin;
+use std::task::Context;
+use std::time::Duration;
+
+use tokio::time::Sleep;
+
+use super::cancel::CancelKey;
+use super::registry::Place;
+use super::shared::Shared;
+use crate::protocol::{Found, READY, cancel_key, error_code, find, parameter};
+use crate::routing::Slot;
+
+/// A dial slot is given back after this, however slowly the client answers.
+const SLOT: Duration = Duration::from_secs(1);
+/// Messages larger than this are passed over unread.
+const READ: usize = 8 * 1024;
+
+/// Lives until the first ReadyForQuery, boxed: a session that has begun pays nothing for it.
+pub(super) struct Ear {
+    slot: Option<Slot>,
+    /// When the slot is given back at the latest.
+    late: Pin<Box<Sleep>>,
+    kind: Kind,
+}
+
+enum Kind {
+    Clear {
+        /// The beginning of a message whose end is still to come.
+        part: Vec<u8>,
+        /// Bytes of a large message still to pass over.
+        skip: usize,
+    },
+    /// Server reads since the client's ClientHello.
+    Opaque { reads: u32, hello: bool },
+}
+
+/// What a chunk of the server's bytes meant.
+#[derive(Default)]
+pub(super) struct Heard {
+    pub(super) key: Option<CancelKey>,
+    /// The dial is over, the session has begun.
+    pub(super) ready: bool,
+    /// The node is a standby: nothing after so many bytes of the chunk may pass.
+    pub(super) in_recovery: Option<usize>,
+}
+
+impl Ear {
+    pub(super) fn clear(slot: Slot) -> Self {
+        Self::new(
+            slot,
+            Kind::Clear {
+                part: Vec::new(),
+                skip: 0,
+            },
+        )
+    }
+
+    /// `hello`: the ClientHello has been passed on and the server has answered once.
+    pub(super) fn opaque(slot: Slot, hello: bool) -> Self {
+        let reads = u32::from(hello);
+        Self::new(slot, Kind::Opaque { reads, hello })
+    }
+
+    fn new(slot: Slot, kind: Kind) -> Self {
+        Self {
+            slot: Some(slot),
+            late: Box::pin(tokio::time::sleep(SLOT)),
+            kind,
+        }
+    }
+
+    /// Gives the slot back when its time is up.
+    pub(super) fn poll_late(&mut self, cx: &mut Context<'_>) {
+        if self.slot.is_some() && self.late.as_mut().poll(cx).is_ready() {
+            self.slot = None;
+        }
+    }
+
+    pub(super) fn client_spoke(&mut self) {
+        if let Kind::Opaque { hello, .. } = &mut self.kind {
+            *hello = true;
+        }
+    }
+
+    pub(super) fn hear(&mut self, chunk: &[u8], place: &Place, shared: &Shared) -> Heard {
+        let mut heard = Heard::default();
+        match &mut self.kind {
+            Kind::Opaque { reads, hello } => {
+                *reads += u32::from(*hello);
+                heard.ready = *reads >= 2;
+            }
+            Kind::Clear { part, skip } => {
+                let skipped = chunk.len().min(*skip);
+                *skip -= skipped;
+                let before = part.len();
+                part.extend_from_slice(&chunk[skipped..]);
+                let at = listen(part, skip, place, shared, &mut heard);
+                if heard.in_recovery.is_some() {
+                    // What had come before this chunk is passed on already.
+                    heard.in_recovery = Some(skipped + at.saturating_sub(before));
+                }
+                part.drain(..at.min(part.len()));
+            }
+        }
+        if heard.ready {
+            self.slot = None;
+            shared.router.dial_ready(place.addr);
+        }
+        heard
+    }
+}
+
+/// Reads the whole messages at the front of `bytes` and returns where they end.
+fn listen(
+    bytes: &[u8],
+    skip: &mut usize,
+    place: &Place,
+    shared: &Shared,
+    heard: &mut Heard,
+) -> usize {
+    let mut at = 0;
+    while !heard.ready && heard.in_recovery.is_none() {
+        let rest = &bytes[at..];
+        match find(rest) {
+            Found::Message { tag, body, length } => {
+                at += length;
+                understand(tag, body, place, shared, heard);
+            }
+            Found::Part { length, .. } if length > READ => {
+                *skip = length - rest.len();
+                return bytes.len();
+            }
+            Found::Nothing | Found::Part { .. } => break,
+            Found::Broken => return bytes.len(),
+        }
+    }
+    at
+}
+
+fn understand(tag: u8, body: &[u8], place: &Place, shared: &Shared, heard: &mut Heard) {
+    match tag {
+        b'K' => {
+            if let Some(key) = cancel_key(body) {
+                heard.key = Some(shared.cancels.issue(key, place.addr));
+            }
+        }
+        b'S' if parameter(body) == Some((b"in_hot_standby", b"on")) => {
+            heard.in_recovery = Some(0);
+        }
+        b'E' => match error_code(body) {
+            Some(b"53300") => shared.router.node_is_full(place.addr),
+            Some(b"57P01" | b"57P02" | b"57P03") => shared.router.distrust(place.addr),
+            _ => {}
+        },
+        READY => heard.ready = true,
+        _ => {}
+    }
+}

@@ -1,0 +1,90 @@
+//! How a stay may end before its relay begins, and what may set an attempt back.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::metrics;
+use crate::protocol::Refusal;
+
+/// A stay that came to nothing. Only [`End::Refused`] is told to anybody.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum End {
+    /// Port scans, probes, clients that gave up: nobody's fault.
+    #[error("the client left")]
+    ClientLeft,
+
+    #[error("the client's connection broke")]
+    ClientLost(#[from] io::Error),
+
+    #[error("the client did not speak within {0:?}")]
+    Silent(Duration),
+
+    #[error("the client does not speak PostgreSQL")]
+    NotPostgres,
+
+    /// PostgreSQL before 17 closes when TLS comes unasked, and nothing can be said inside of TLS.
+    #[error("the leader does not take TLS without an SSLRequest")]
+    NoDirectTls,
+
+    #[error("refused: {}", refusal.message)]
+    Refused {
+        refusal: Box<Refusal>,
+        /// `None` for what is the client's own fault.
+        reason: Option<metrics::Refusal>,
+    },
+
+    /// The client wanted no session: the packet is the front of its inbox.
+    #[error("a cancel request")]
+    Cancel { length: usize },
+}
+
+/// An attempt at a server that came to nothing; the client does not know of it, so another one may follow.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Setback {
+    #[error("the leader changed")]
+    Moved,
+
+    /// The server's or the network's fault: a doubt for everybody.
+    #[error("{0}")]
+    Failed(#[from] DialError),
+
+    /// Probably this client's own doing, so only its own wait.
+    #[error("{node} closed on TLS that came without an SSLRequest")]
+    Shy { node: SocketAddr },
+
+    #[error("{node} has no connection left")]
+    Full { node: SocketAddr, heard: Vec<u8> },
+
+    #[error(transparent)]
+    End(#[from] End),
+}
+
+/// Why a server could not be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DialError {
+    #[error("{node}: connection failed: {source}")]
+    Connect { node: SocketAddr, source: io::Error },
+
+    #[error("{node}: not connected within {limit:?}")]
+    TimedOut { node: SocketAddr, limit: Duration },
+
+    #[error("{node}: the connection broke: {source}")]
+    Broke { node: SocketAddr, source: io::Error },
+
+    #[error("{node} closed before it said anything")]
+    Closed { node: SocketAddr },
+
+    #[error("{node} refused with {code}")]
+    Refused { node: SocketAddr, code: String },
+
+    #[error("{node} did not answer in time")]
+    Mute { node: SocketAddr },
+
+    #[error("{node} answered {answer:#04x} to {request}")]
+    Nonsense {
+        node: SocketAddr,
+        request: &'static str,
+        answer: u8,
+    },
+}

@@ -1,0 +1,349 @@
+//! From the client's first packet to the server's first words: everything that can still be tried again elsewhere.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use super::client::{Client, Next};
+use super::error::{DialError, End, Setback};
+use crate::metrics;
+use crate::protocol::{Code, Found, NO, Refusal, Request, error_code, find, is_authentication_ok};
+use crate::routing::{Router, Target};
+
+/// First words longer than this are no refusal.
+const HEARD: usize = 16 * 1024;
+
+/// One attempt to introduce a client to a server.
+pub(super) struct Prologue<'a> {
+    pub(super) router: &'a Router,
+    pub(super) target: &'a Target,
+    pub(super) client: &'a mut Client,
+    pub(super) server: &'a mut TcpStream,
+    /// For the server's answers.
+    pub(super) deadline: Instant,
+    /// For the client's packets.
+    pub(super) startup_timeout: Duration,
+}
+
+/// The server has taken the client.
+pub(super) struct Introduced {
+    /// The server's first words, not passed on yet.
+    pub(super) heard: Vec<u8>,
+    /// How much of the client's inbox the server has.
+    pub(super) sent: usize,
+    pub(super) road: Road,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Road {
+    Clear,
+    /// TLS or GSS encryption; `hello` when the server has answered it already.
+    Opaque {
+        hello: bool,
+    },
+}
+
+/// What the server's first words mean.
+enum Verdict {
+    Wait,
+    Pass,
+    Full,
+    Refused(String),
+}
+
+impl Prologue<'_> {
+    pub(super) async fn run(&mut self) -> Result<Introduced, Setback> {
+        self.repeat().await?;
+        loop {
+            let next = self.next().await?;
+            // The client may have taken its time.
+            if !self.router.still_valid(self.target) {
+                return Err(Setback::Moved);
+            }
+            match next {
+                Next::Request(request) => {
+                    let answer = self.ask(request).await?;
+                    self.client.answer(request, answer).await?;
+                    if answer != NO {
+                        return Ok(Introduced {
+                            heard: Vec::new(),
+                            sent: 0,
+                            road: Road::Opaque { hello: false },
+                        });
+                    }
+                }
+                Next::Startup { .. } => return self.start().await,
+                Next::Hello => return self.hello().await,
+                Next::Broken => return Err(broken().into()),
+                Next::Cancel { length } => return Err(End::Cancel { length }.into()),
+            }
+        }
+    }
+
+    /// Asks this server what an earlier one has answered already.
+    async fn repeat(&mut self) -> Result<(), Setback> {
+        for request in self.client.told.clone() {
+            if self.ask(request).await? != NO {
+                let node = &self.target.name;
+                let refusal = Refusal::new(
+                    Code::CannotConnectNow,
+                    format!(
+                        "{node} answers {} otherwise than the leader before it",
+                        request.name()
+                    ),
+                )
+                .hint("Connect again: the leader changed while this connection was made.");
+                return Err(End::Refused {
+                    refusal: Box::new(refusal),
+                    reason: Some(metrics::Refusal::dial),
+                }
+                .into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The client's next packet; meanwhile the server must stay.
+    async fn next(&mut self) -> Result<Next, Setback> {
+        let mut byte = [0; 1];
+        tokio::select! {
+            biased;
+            next = self.client.next(self.startup_timeout) => Ok(next?),
+            peeked = self.server.peek(&mut byte) => match peeked {
+                Ok(0) => Err(self.closed().into()),
+                Ok(_) => Err(DialError::Nonsense {
+                    node: self.node(),
+                    request: "nothing",
+                    answer: byte[0],
+                }
+                .into()),
+                Err(source) => Err(self.broke(source).into()),
+            },
+        }
+    }
+
+    async fn ask(&mut self, request: Request) -> Result<u8, Setback> {
+        let (node, deadline) = (self.node(), self.deadline);
+        let (client, server) = (&mut *self.client, &mut *self.server);
+        let ask = async {
+            server.write_all(request.bytes()).await?;
+            server.read_u8().await
+        };
+        let answer = tokio::select! {
+            biased;
+            answer = tokio::time::timeout_at(deadline, ask) => answer,
+            end = client.left() => return Err(end.into()),
+        };
+        match answer {
+            Ok(Ok(answer)) if answer == NO || answer == request.yes() => Ok(answer),
+            Ok(Ok(answer)) => Err(DialError::Nonsense {
+                node,
+                request: request.name(),
+                answer,
+            }
+            .into()),
+            Ok(Err(source)) if source.kind() == std::io::ErrorKind::UnexpectedEof => {
+                Err(self.closed().into())
+            }
+            Ok(Err(source)) => Err(self.broke(source).into()),
+            Err(_late) => Err(DialError::Mute { node }.into()),
+        }
+    }
+
+    /// A startup message in clear text: the server's first words show whether it takes the client.
+    async fn start(&mut self) -> Result<Introduced, Setback> {
+        let node = self.node();
+        let (mut heard, mut sent) = (Vec::new(), 0);
+        loop {
+            if self.exchange(&mut heard, &mut sent).await? == 0 {
+                return Err(self.closed().into());
+            }
+            match judge(&heard) {
+                Verdict::Wait => {}
+                Verdict::Pass => {
+                    return Ok(Introduced {
+                        heard,
+                        sent,
+                        road: Road::Clear,
+                    });
+                }
+                Verdict::Full => return Err(Setback::Full { node, heard }),
+                Verdict::Refused(code) => return Err(DialError::Refused { node, code }.into()),
+            }
+        }
+    }
+
+    /// TLS from the first byte: what the server does with it is all there is to see.
+    async fn hello(&mut self) -> Result<Introduced, Setback> {
+        let (mut heard, mut sent) = (Vec::new(), 0);
+        match self.exchange(&mut heard, &mut sent).await {
+            Ok(1..) => {
+                return Ok(Introduced {
+                    heard,
+                    sent,
+                    road: Road::Opaque { hello: true },
+                });
+            }
+            // Closed, or reset because it left bytes unread.
+            Ok(0) | Err(Setback::Failed(DialError::Broke { .. })) => {}
+            Err(setback) => return Err(setback),
+        }
+        self.client.shied += 1;
+        match self.client.shied {
+            1 => Err(Setback::Shy { node: self.node() }),
+            _ => Err(End::NoDirectTls.into()),
+        }
+    }
+
+    /// Passes on what the client says and keeps it, until the server says something or closes (0).
+    async fn exchange(&mut self, heard: &mut Vec<u8>, sent: &mut usize) -> Result<usize, Setback> {
+        let mut chunk = [0; 4096];
+        loop {
+            let deadline = self.deadline;
+            let step = self.step(&mut chunk, *sent);
+            match tokio::time::timeout_at(deadline, step).await {
+                Ok(Ok(Step::Heard(read))) => {
+                    heard.extend_from_slice(&chunk[..read]);
+                    return Ok(read);
+                }
+                Ok(Ok(Step::Wrote(wrote))) => *sent += wrote,
+                Ok(Ok(Step::Spoke(spoke))) => spoke?,
+                Ok(Err(source)) => return Err(self.broke(source).into()),
+                Err(_late) => return Err(DialError::Mute { node: self.node() }.into()),
+            }
+        }
+    }
+
+    async fn step(&mut self, chunk: &mut [u8], sent: usize) -> std::io::Result<Step> {
+        let (mut reader, mut writer) = self.server.split();
+        let rest = &self.client.inbox[sent..];
+        if rest.is_empty() {
+            tokio::select! {
+                biased;
+                read = reader.read(chunk) => Ok(Step::Heard(read?)),
+                spoke = self.client.more() => Ok(Step::Spoke(spoke)),
+            }
+        } else {
+            tokio::select! {
+                biased;
+                read = reader.read(chunk) => Ok(Step::Heard(read?)),
+                wrote = writer.write(rest) => Ok(Step::Wrote(wrote?)),
+            }
+        }
+    }
+
+    fn node(&self) -> SocketAddr {
+        self.target.addr
+    }
+
+    fn closed(&self) -> DialError {
+        DialError::Closed { node: self.node() }
+    }
+
+    fn broke(&self, source: std::io::Error) -> DialError {
+        DialError::Broke {
+            node: self.node(),
+            source,
+        }
+    }
+}
+
+enum Step {
+    Heard(usize),
+    Wrote(usize),
+    /// The client has said more, or left.
+    Spoke(Result<(), End>),
+}
+
+/// A startup packet that cannot be read is the client's fault.
+pub(super) fn broken() -> End {
+    End::Refused {
+        refusal: Box::new(Refusal::new(
+            Code::ProtocolViolation,
+            "invalid startup packet layout: the parameter list cannot be read",
+        )),
+        reason: None,
+    }
+}
+
+/// NegotiateProtocolVersion and AuthenticationOk decide nothing: what follows them does, and comes with them.
+fn judge(heard: &[u8]) -> Verdict {
+    let mut rest = heard;
+    loop {
+        match find(rest) {
+            Found::Message {
+                tag: b'v', length, ..
+            } => rest = &rest[length..],
+            Found::Message {
+                tag: b'R',
+                body,
+                length,
+            } if is_authentication_ok(body) => rest = &rest[length..],
+            Found::Message {
+                tag: b'E', body, ..
+            } => {
+                return match error_code(body) {
+                    Some(b"53300") => Verdict::Full,
+                    Some(code @ (b"57P01" | b"57P02" | b"57P03")) => {
+                        Verdict::Refused(String::from_utf8_lossy(code).into_owned())
+                    }
+                    _ => Verdict::Pass,
+                };
+            }
+            Found::Nothing if heard.len() < HEARD => return Verdict::Wait,
+            Found::Part { tag, length } if matches!(tag, b'v' | b'R' | b'E') && length < HEARD => {
+                return Verdict::Wait;
+            }
+            Found::Nothing | Found::Part { .. } | Found::Message { .. } | Found::Broken => {
+                return Verdict::Pass;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(code: &str) -> Vec<u8> {
+        let body = format!("SFATAL\0C{code}\0Mwords\0\0");
+        let mut message = vec![b'E'];
+        message.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
+        message.extend_from_slice(body.as_bytes());
+        message
+    }
+
+    const OK: &[u8] = b"R\0\0\0\x08\0\0\0\0";
+    const ASKS_FOR_PASSWORD: &[u8] = b"R\0\0\0\x0c\0\0\0\x05salt";
+    const NEGOTIATES: &[u8] = b"v\0\0\0\x0c\0\x03\0\0\0\0\0\0";
+
+    #[test]
+    fn a_server_that_starts_or_stops_refuses_also_after_it_has_negotiated() {
+        for code in ["57P01", "57P02", "57P03"] {
+            for before in [&b""[..], NEGOTIATES, OK] {
+                let heard = [before, &error(code)].concat();
+                assert!(matches!(judge(&heard), Verdict::Refused(said) if said == code));
+                for end in 0..heard.len() {
+                    assert!(matches!(judge(&heard[..end]), Verdict::Wait), "{end}");
+                }
+            }
+        }
+        assert!(matches!(judge(&error("53300")), Verdict::Full));
+    }
+
+    #[test]
+    fn whatever_concerns_only_the_client_is_passed_on() {
+        for heard in [
+            error("28P01"),
+            error("3D000"),
+            ASKS_FOR_PASSWORD.to_vec(),
+            [OK, b"S\0\0\0\x0ea\0"].concat(),
+            b"HTTP/1.1 400 Bad Request".to_vec(),
+        ] {
+            assert!(matches!(judge(&heard), Verdict::Pass), "{heard:?}");
+        }
+    }
+}

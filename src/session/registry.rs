@@ -1,0 +1,197 @@
+//! Who sits at which node: how a revocation, the dead-peer sweep, a drain and an unreadable cancel find sessions.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use super::listener::Listener;
+use super::shared::Shared;
+use super::stream::Peer;
+use crate::clock::BootTime;
+use crate::metrics::{RevokeReason, SessionLabel};
+use crate::routing::{OpenGuard, Target};
+
+/// The sessions of one worker.
+#[derive(Debug, Default)]
+pub(super) struct Registry {
+    places: RefCell<HashMap<u64, Rc<Place>>>,
+    next: Cell<u64>,
+    /// Epochs whose end a task of this worker awaits: one each, however many sessions they have.
+    watched: RefCell<HashSet<u64>>,
+}
+
+/// What others must know of a session.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) listener: Rc<Listener>,
+    pub(super) peer: Peer,
+    pub(super) node: Arc<str>,
+    pub(super) addr: SocketAddr,
+    pub(super) epoch: u64,
+    /// Its bytes cannot be read: TLS or GSS encryption.
+    pub(super) opaque: Cell<bool>,
+    /// The socket of the server, once the session is relayed.
+    pub(super) server: Cell<Option<RawFd>>,
+    /// Since when data is known to be unacknowledged.
+    pub(super) unacked_since: Cell<Option<BootTime>>,
+    /// The last look found a dead peer's signs.
+    pub(super) suspect: Cell<bool>,
+    order: Cell<Option<Order>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// What a relay is told by others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    Revoked(RevokeReason),
+    /// The server's kernel answers nothing any more.
+    DeadPeer,
+}
+
+/// A session's own end of its place: the place is free when this is dropped.
+pub(super) struct Seat {
+    pub(super) place: Rc<Place>,
+    registry: Rc<Registry>,
+    shared: Arc<Shared>,
+    id: u64,
+    _open: OpenGuard,
+}
+
+impl Registry {
+    /// `None` when the epoch is over. On this thread nothing can happen between that look and the entry, so a
+    /// revocation cannot miss a session.
+    pub(super) fn seat(
+        self: &Rc<Self>,
+        shared: &Arc<Shared>,
+        listener: &Rc<Listener>,
+        peer: Peer,
+        target: &Target,
+    ) -> Option<Seat> {
+        if target.revocation.is_revoked() {
+            return None;
+        }
+        let place = Rc::new(Place {
+            listener: Rc::clone(listener),
+            peer,
+            node: Arc::clone(&target.name),
+            addr: target.addr,
+            epoch: target.epoch,
+            opaque: Cell::new(false),
+            server: Cell::new(None),
+            unacked_since: Cell::new(None),
+            suspect: Cell::new(false),
+            order: Cell::new(None),
+            waker: RefCell::new(None),
+        });
+        let id = self.next.get();
+        self.next.set(id + 1);
+        self.places.borrow_mut().insert(id, Rc::clone(&place));
+        self.watch(target);
+        let seat = Seat {
+            place,
+            registry: Rc::clone(self),
+            shared: Arc::clone(shared),
+            id,
+            _open: shared.router.open(),
+        };
+        shared.metrics.sessions.get_or_create(&seat.label()).inc();
+        Some(seat)
+    }
+
+    /// Wakes every relay, so that it looks at what has changed for all of them.
+    pub(super) fn wake_all(&self) {
+        self.each(Place::wake);
+    }
+
+    pub(super) fn each(&self, mut look: impl FnMut(&Place)) {
+        for place in self.places.borrow().values() {
+            look(place);
+        }
+    }
+
+    /// The distinct nodes of the unreadable sessions that a client's address has on a listener.
+    pub(super) fn opaque_neighbours(
+        &self,
+        listener: &Listener,
+        peer: &Peer,
+        most: usize,
+    ) -> Vec<SocketAddr> {
+        let mut nodes = Vec::new();
+        self.each(|place| {
+            let belongs = place.opaque.get()
+                && place.listener.address == listener.address
+                && place.peer.is_neighbour(peer);
+            if belongs && nodes.len() < most && !nodes.contains(&place.addr) {
+                nodes.push(place.addr);
+            }
+        });
+        nodes
+    }
+
+    fn watch(self: &Rc<Self>, target: &Target) {
+        let epoch = target.epoch;
+        if !self.watched.borrow_mut().insert(epoch) {
+            return;
+        }
+        let (registry, revocation) = (Rc::clone(self), target.revocation.clone());
+        tokio::task::spawn_local(async move {
+            let reason = revocation.revoked().await;
+            registry.watched.borrow_mut().remove(&epoch);
+            registry.each(|place| {
+                if place.epoch == epoch {
+                    place.give(Order::Revoked(reason));
+                }
+            });
+        });
+    }
+}
+
+impl Place {
+    /// The first order stands.
+    pub(super) fn give(&self, order: Order) {
+        if self.order.get().is_none() {
+            self.order.set(Some(order));
+        }
+        self.wake();
+    }
+
+    /// What the relay was told; else it is woken when it is.
+    pub(super) fn order(&self, cx: &Context<'_>) -> Option<Order> {
+        let order = self.order.get();
+        if order.is_none() {
+            let mut waker = self.waker.borrow_mut();
+            match &mut *waker {
+                Some(waker) => waker.clone_from(cx.waker()),
+                None => *waker = Some(cx.waker().clone()),
+            }
+        }
+        order
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+impl Seat {
+    fn label(&self) -> SessionLabel {
+        SessionLabel {
+            node: self.place.node.to_string(),
+            route: self.place.listener.route.word(),
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.registry.places.borrow_mut().remove(&self.id);
+        let sessions = &self.shared.metrics.sessions;
+        sessions.get_or_create(&self.label()).dec();
+    }
+}

@@ -1,0 +1,315 @@
+//! The long stay: both directions at once, until one side closes, the epoch is over, or the process drains.
+
+use std::future::poll_fn;
+use std::os::fd::AsRawFd;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Sleep;
+
+use super::cancel::CancelKey;
+use super::ear::Ear;
+use super::forward::{Broken, Forward, Moved, Scan};
+use super::goodbye;
+use super::limits::Counted;
+use super::registry::{Order, Place, Seat};
+use super::shared::Shared;
+use super::worker::{Alive, Worker};
+use crate::metrics;
+
+/// A session that stays idle for this long is closed when the process drains.
+const IDLE: Duration = Duration::from_secs(1);
+/// A client that does not notice its server's end is given so long.
+const LINGER: Duration = Duration::from_secs(10);
+
+/// What a session holds of others; all of it is given back together.
+pub(super) struct Tokens {
+    pub(super) seat: Seat,
+    pub(super) _counted: Counted,
+    /// The client's and the server's.
+    pub(super) _descriptors: [OwnedSemaphorePermit; 2],
+    pub(super) _alive: Alive,
+}
+
+pub(super) struct Relay {
+    /// Before `forward`, so that the place is free before the sockets close.
+    tokens: Tokens,
+    worker: Rc<Worker>,
+    forward: Forward,
+    hearing: Hearing,
+    /// While draining and idle, or after the server's end.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// What is heard of the server's bytes.
+struct Hearing {
+    /// Until the first ReadyForQuery.
+    ear: Option<Box<Ear>>,
+    key: Option<CancelKey>,
+    /// The server is a standby, and nothing more of it may pass.
+    in_recovery: bool,
+}
+
+/// Why a relay is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Over {
+    /// Both ends were passed on, or nobody listens any more.
+    Closed,
+    Ordered(Order),
+    Drained,
+}
+
+impl Relay {
+    pub(super) fn new(worker: Rc<Worker>, forward: Forward, ear: Ear, tokens: Tokens) -> Self {
+        let place = &tokens.seat.place;
+        place.opaque.set(forward.scan.is_none());
+        place.server.set(Some(forward.server.as_raw_fd()));
+        tracing::debug!(client = %place.peer, node = %place.node, epoch = place.epoch, "session");
+        Self {
+            tokens,
+            worker,
+            forward,
+            hearing: Hearing {
+                ear: Some(Box::new(ear)),
+                key: None,
+                in_recovery: false,
+            },
+            timer: None,
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        self.hear_first_words();
+        let over = poll_fn(|cx| self.poll(cx)).await;
+        self.end(over).await;
+    }
+
+    /// What the prologue has read already is on its way down.
+    fn hear_first_words(&mut self) {
+        let mut first = self.forward.down.take();
+        let scan = &mut self.forward.scan;
+        let passed = self
+            .hearing
+            .hear(&first, scan, &self.tokens.seat.place, &self.worker.shared);
+        let is_cut = passed < first.len();
+        first.truncate(passed);
+        self.forward.down.append(&first);
+        if is_cut {
+            self.forward.down.ended = true;
+            self.server_ended();
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Over> {
+        if let Some(order) = self.tokens.seat.place.order(cx) {
+            return Poll::Ready(Over::Ordered(order));
+        }
+        if let Some(ear) = &mut self.hearing.ear {
+            ear.poll_late(cx);
+        }
+        let worker = Rc::clone(&self.worker);
+        let mut buffer = worker.buffer.borrow_mut();
+        let over = match self.poll_up(cx, &mut buffer) {
+            None => self.poll_down(cx, &mut buffer),
+            over => over,
+        };
+        match over {
+            Some(over) => Poll::Ready(over),
+            None => self.poll_timer(cx),
+        }
+    }
+
+    fn poll_up(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Option<Over> {
+        loop {
+            match self.move_up(cx, buffer) {
+                Poll::Pending => return None,
+                Poll::Ready(Ok(Moved::Ended)) => {}
+                // After the server's end as well there is nothing left.
+                Poll::Ready(Ok(Moved::Closed)) => {
+                    return self.forward.down.closed.then_some(Over::Closed);
+                }
+                Poll::Ready(Err(Broken::Source(_))) => return Some(Over::Closed),
+                // The server takes nothing more, but may have said why: what it sent is still read.
+                Poll::Ready(Err(Broken::Sink(_))) => self.forward.up.sink(),
+            }
+        }
+    }
+
+    fn move_up(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<Result<Moved, Broken>> {
+        let Forward {
+            client,
+            server,
+            up,
+            scan,
+            ..
+        } = &mut self.forward;
+        let (ear, timer) = (&mut self.hearing.ear, &mut self.timer);
+        let bytes = &self.worker.shared.metrics.bytes_to_server;
+        up.poll_move(cx, client, server, buffer, |chunk| {
+            bytes.inc_by(chunk.len() as u64);
+            *timer = None;
+            if let Some(scan) = scan {
+                scan.pass_up(chunk);
+            }
+            if let Some(ear) = ear {
+                ear.client_spoke();
+            }
+            chunk.len()
+        })
+    }
+
+    fn poll_down(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Option<Over> {
+        loop {
+            match self.move_down(cx, buffer) {
+                Poll::Pending => return None,
+                Poll::Ready(Ok(Moved::Ended)) => self.server_ended(),
+                Poll::Ready(Ok(Moved::Closed)) => {
+                    return self.forward.up.ended.then_some(Over::Closed);
+                }
+                Poll::Ready(Err(Broken::Source(_))) => {
+                    self.forward.down.ended = true;
+                    self.server_ended();
+                }
+                Poll::Ready(Err(Broken::Sink(_))) => return Some(Over::Closed),
+            }
+        }
+    }
+
+    fn move_down(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<Result<Moved, Broken>> {
+        let Forward {
+            client,
+            server,
+            down,
+            scan,
+            ..
+        } = &mut self.forward;
+        let (hearing, timer) = (&mut self.hearing, &mut self.timer);
+        let (place, shared) = (&self.tokens.seat.place, &self.worker.shared);
+        down.poll_move(cx, server, client, buffer, |chunk| {
+            *timer = None;
+            hearing.hear(chunk, scan, place, shared)
+        })
+    }
+
+    /// The server's end was read, not passed on yet: the last moment for words.
+    fn server_ended(&mut self) {
+        self.timer = None;
+        let place = &self.tokens.seat.place;
+        let router = &self.worker.shared.router;
+        if self.hearing.in_recovery {
+            self.forward.up.sink();
+            let words = goodbye::in_recovery(&place.node).encode();
+            self.forward.down.append(&words);
+            self.worker
+                .refused(metrics::Refusal::in_recovery, &place.node);
+            return router.distrust(place.addr);
+        }
+        let has_begun = self.hearing.ear.is_none();
+        let Some(scan) = &self.forward.scan else {
+            if has_begun && !self.forward.up.ended {
+                router.server_closed();
+            }
+            return;
+        };
+        if self.forward.up.ended || scan.up.is_terminated() {
+            return;
+        }
+        if has_begun {
+            router.server_closed();
+        } else if !scan.down.has_said_why() {
+            router.distrust(place.addr);
+        }
+        if scan.down.at_boundary() && !scan.down.has_said_why() {
+            let words = goodbye::server_lost(&place.node).encode();
+            self.forward.down.append(&words);
+        }
+    }
+
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<Over> {
+        let (up, down) = (&self.forward.up, &self.forward.down);
+        let is_lingering = down.closed && !up.ended;
+        let is_idle = self.worker.draining.get()
+            && self.forward.scan.is_some_and(|scan| scan.is_idle())
+            && up.is_clear()
+            && down.is_clear();
+        let (wait, over) = match (is_lingering, is_idle) {
+            (true, _) => (LINGER, Over::Closed),
+            (false, true) => (IDLE, Over::Drained),
+            (false, false) => {
+                self.timer = None;
+                return Poll::Pending;
+            }
+        };
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(wait)));
+        timer.as_mut().poll(cx).map(|()| over)
+    }
+
+    async fn end(self, over: Over) {
+        let place = Rc::clone(&self.tokens.seat.place);
+        let words = match over {
+            Over::Closed => None,
+            Over::Drained => Some(goodbye::draining()),
+            Over::Ordered(Order::Revoked(reason)) => {
+                self.worker.shared.metrics.revoke(reason, 1);
+                Some(goodbye::revoked(&place.node, reason))
+            }
+            Over::Ordered(Order::DeadPeer) => {
+                self.worker.shared.router.server_closed();
+                Some(goodbye::server_lost(&place.node))
+            }
+        };
+        tracing::debug!(client = %place.peer, node = %place.node, epoch = place.epoch, ?over, "session over");
+        let has_spoken = words.is_some_and(|words| self.forward.say(&words));
+        let Tokens {
+            seat,
+            _counted,
+            _descriptors,
+            _alive,
+        } = self.tokens;
+        let Forward { client, server, .. } = self.forward;
+        // The server first: nobody stays on a node that does not lead any more.
+        drop((seat, server));
+        if has_spoken {
+            goodbye::close(client).await;
+        }
+    }
+}
+
+impl Hearing {
+    /// How much of `chunk` may pass.
+    fn hear(
+        &mut self,
+        mut chunk: &[u8],
+        scan: &mut Option<Scan>,
+        place: &Place,
+        shared: &Shared,
+    ) -> usize {
+        if let Some(ear) = &mut self.ear {
+            let heard = ear.hear(chunk, place, shared);
+            if heard.key.is_some() {
+                self.key = heard.key;
+            }
+            if heard.ready {
+                self.ear = None;
+            }
+            if let Some(end) = heard.in_recovery {
+                self.in_recovery = true;
+                chunk = &chunk[..end];
+            }
+        }
+        shared.metrics.bytes_to_client.inc_by(chunk.len() as u64);
+        if let Some(scan) = scan {
+            scan.pass_down(chunk);
+        }
+        chunk.len()
+    }
+}

@@ -1,0 +1,125 @@
+//! A client's or a server's connection, whatever it runs over.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+/// Where a client sits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Peer {
+    Tcp(SocketAddr),
+    /// On this host, through a unix socket.
+    Local,
+}
+
+impl Peer {
+    /// Do both come from the same address?
+    pub(super) fn is_neighbour(&self, other: &Self) -> bool {
+        let ip = |peer: &Self| -> Option<IpAddr> {
+            match peer {
+                Self::Tcp(addr) => Some(addr.ip().to_canonical()),
+                Self::Local => None,
+            }
+        };
+        ip(self) == ip(other)
+    }
+}
+
+impl std::fmt::Display for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp(addr) => addr.fmt(f),
+            Self::Local => f.write_str("local"),
+        }
+    }
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    /// Writes what fits at once, without waiting.
+    pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(s) => s.try_write(bytes),
+            Self::Unix(s) => s.try_write(bytes),
+        }
+    }
+
+    /// Appends what the peer has sent to `inbox`, at most until that holds `limit` bytes. `Ok(0)` is the end of the
+    /// stream. Cancel-safe.
+    pub(super) async fn read_into(
+        &mut self,
+        inbox: &mut Vec<u8>,
+        limit: usize,
+    ) -> io::Result<usize> {
+        let mut chunk = [0; 4096];
+        let room = limit.saturating_sub(inbox.len()).min(chunk.len());
+        if room == 0 {
+            return std::future::pending().await;
+        }
+        std::future::poll_fn(|cx| {
+            let mut buf = ReadBuf::new(&mut chunk[..room]);
+            ready!(Pin::new(&mut *self).poll_read(cx, &mut buf))?;
+            inbox.extend_from_slice(buf.filled());
+            Poll::Ready(Ok(buf.filled().len()))
+        })
+        .await
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(s) => s.as_fd(),
+            Self::Unix(s) => s.as_fd(),
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(s) => Pin::new(s).poll_read(cx, buf),
+            Self::Unix(s) => Pin::new(s).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(s) => Pin::new(s).poll_write(cx, buf),
+            Self::Unix(s) => Pin::new(s).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ends the writing direction only.
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(s) => Pin::new(s).poll_shutdown(cx),
+            Self::Unix(s) => Pin::new(s).poll_shutdown(cx),
+        }
+    }
+}

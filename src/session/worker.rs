@@ -1,0 +1,187 @@
+//! One thread's share of the sessions: it accepts, it serves, and it ends them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc};
+use tokio::task::LocalSet;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use super::listener::{Acceptor, Listener, accept};
+use super::registry::Registry;
+use super::shared::Shared;
+use super::sweep::sweep;
+use super::tally::Tally;
+use super::{ListenerSettings, goodbye};
+use crate::metrics;
+use crate::net::{Address, Socket};
+
+/// Lent to whichever session moves bytes at the moment; an idle one owns none.
+const BUFFER: usize = 256 * 1024;
+/// Dead peers are looked for, and sums are logged, this often.
+const TICK: Duration = Duration::from_secs(1);
+
+/// What a worker is told by the house.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Serves an address: a set of sockets that are bound and listen. Under an address that is served already,
+    /// the new sockets join the old ones and the settings are replaced.
+    Listen {
+        settings: ListenerSettings,
+        sockets: Vec<Socket>,
+    },
+    /// Stops accepting there; its sessions live on.
+    Unlisten(Address),
+    /// Stops accepting everywhere.
+    Quiet,
+    /// Closes idle sessions from now on, and ends with the last one once it is also quiet.
+    Drain,
+}
+
+/// What the sessions of one thread share.
+pub(super) struct Worker {
+    pub(super) shared: Arc<Shared>,
+    pub(super) registry: Rc<Registry>,
+    pub(super) tally: Tally,
+    pub(super) buffer: RefCell<Box<[u8]>>,
+    pub(super) draining: Cell<bool>,
+    /// Connections that are not closed, from their first moment on.
+    connections: Rc<Cell<usize>>,
+    /// One of them has gone.
+    gone: Rc<Notify>,
+}
+
+/// Counts a connection as long as it lives.
+pub(super) struct Alive {
+    connections: Rc<Cell<usize>>,
+    gone: Rc<Notify>,
+}
+
+/// Runs until `stop`, which drops whatever is open, or until it is quiet, drained and empty. Sessions run on the
+/// calling thread, whose runtime must have one thread only to keep its promise of order.
+pub(crate) async fn run(
+    shared: Arc<Shared>,
+    commands: mpsc::Receiver<Command>,
+    stop: CancellationToken,
+) {
+    let worker = Rc::new(Worker {
+        shared,
+        registry: Rc::default(),
+        tally: Tally::default(),
+        buffer: RefCell::new(vec![0; BUFFER].into_boxed_slice()),
+        draining: Cell::new(false),
+        connections: Rc::default(),
+        gone: Rc::default(),
+    });
+    let sessions = LocalSet::new();
+    sessions
+        .run_until(stop.run_until_cancelled(worker.serve(commands)))
+        .await;
+    worker.tally.flush();
+}
+
+impl Worker {
+    async fn serve(self: &Rc<Self>, mut commands: mpsc::Receiver<Command>) {
+        let mut listeners = HashMap::new();
+        let mut is_quiet = false;
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            if is_quiet && self.draining.get() && self.connections.get() == 0 {
+                return;
+            }
+            tokio::select! {
+                command = commands.recv() => match command {
+                    Some(Command::Listen { settings, sockets }) => {
+                        if let Err(error) = self.listen(&mut listeners, &settings, sockets) {
+                            tracing::error!(listener = %settings.address, %error, "cannot be served");
+                        }
+                    }
+                    Some(Command::Unlisten(address)) => unlisten(listeners.remove(&address)),
+                    Some(Command::Quiet) => {
+                        is_quiet = true;
+                        listeners.drain().for_each(|(_, listener)| unlisten(Some(listener)));
+                    }
+                    Some(Command::Drain) => {
+                        self.draining.set(true);
+                        self.registry.wake_all();
+                    }
+                    // The house is gone.
+                    None => return,
+                },
+                _ = tick.tick() => self.look_around(),
+                () = self.gone.notified() => {}
+            }
+        }
+    }
+
+    fn listen(
+        self: &Rc<Self>,
+        listeners: &mut HashMap<Address, Rc<Listener>>,
+        settings: &ListenerSettings,
+        sockets: Vec<Socket>,
+    ) -> io::Result<()> {
+        let listener = match listeners.get(&settings.address) {
+            Some(known) if known.route == settings.route => Rc::clone(known),
+            other => {
+                // Another route is another listener for its sessions, also under the same address.
+                unlisten(other.map(Rc::clone));
+                Rc::new(Listener {
+                    address: settings.address.clone(),
+                    route: settings.route,
+                    max_connections: Cell::new(None),
+                    count: self.shared.limits.of(&settings.address),
+                    stop: CancellationToken::new(),
+                })
+            }
+        };
+        listener.max_connections.set(settings.max_connections);
+        for socket in sockets {
+            let acceptor = Acceptor::new(socket)?;
+            tokio::task::spawn_local(accept(Rc::clone(self), Rc::clone(&listener), acceptor));
+        }
+        listeners.insert(settings.address.clone(), listener);
+        Ok(())
+    }
+
+    fn look_around(&self) {
+        let dead_peer = self.shared.settings.borrow().dead_peer;
+        if let Some(limit) = dead_peer {
+            sweep(&self.registry, limit, self.shared.router.now());
+        }
+        self.tally.flush();
+    }
+
+    pub(super) fn alive(&self) -> Alive {
+        self.connections.set(self.connections.get() + 1);
+        Alive {
+            connections: Rc::clone(&self.connections),
+            gone: Rc::clone(&self.gone),
+        }
+    }
+
+    /// Counts a refusal of a client that had reached `node` already.
+    pub(super) fn refused(&self, reason: metrics::Refusal, node: &str) {
+        self.shared.metrics.refuse(reason);
+        self.tally
+            .refused(reason, &goodbye::in_recovery(node).message);
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.connections.set(self.connections.get() - 1);
+        self.gone.notify_one();
+    }
+}
+
+fn unlisten(listener: Option<Rc<Listener>>) {
+    if let Some(listener) = listener {
+        listener.stop.cancel();
+    }
+}
