@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::{Router, RoutingSettings};
 use crate::clock::{BootTime, Clock};
 use crate::metrics::{Metrics, RevokeReason};
+pub(crate) use crate::primary_tracker::Wish;
 use crate::primary_tracker::{Demand, Leader, Lease, NodePicture, Picture, Revocation, WhyNobody};
 
 /// One node is known, nobody leads.

@@ -86,7 +86,7 @@ impl Relay {
     pub(super) async fn run(mut self) {
         self.hear_first_words();
         let over = poll_fn(|cx| self.poll(cx)).await;
-        self.end(over).await;
+        self.end(over);
     }
 
     /// What the prologue has read already is on its way down.
@@ -267,7 +267,7 @@ impl Relay {
         timer.as_mut().poll(cx).map(|()| over)
     }
 
-    async fn end(self, over: Over) {
+    fn end(self, over: Over) {
         let place = Rc::clone(&self.tokens.seat.place);
         let words = match over {
             Over::Closed | Over::InRecovery => None,
@@ -294,7 +294,11 @@ impl Relay {
         // The server first: nobody stays on a node that does not lead any more.
         drop((seat, server));
         if has_spoken {
-            goodbye::close(client).await;
+            // A task of its own, so that a session has no room for what only few of them need.
+            tokio::task::spawn_local(async move {
+                goodbye::close(client).await;
+                drop((_counted, _descriptors, _alive));
+            });
         }
     }
 }
