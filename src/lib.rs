@@ -34,7 +34,6 @@
 //! the lease. Rooms meet in `watch` channels with one writer each; whether something is still valid is asked by
 //! the reader at the moment of use, with its own `now`. `tests/walls.rs` enforces who may import whom.
 
-#![allow(dead_code, unused_imports, reason = "rooms are being filled")]
 mod admin;
 pub mod backend;
 mod clock;
@@ -50,4 +49,5 @@ mod topology;
 
 pub use config::{Config, ConfigError};
 pub use daemon::cli;
-pub use daemon::house::{Bound, House, StartError};
+pub use daemon::house::House;
+pub use daemon::outcome::{BindFailed, Bound, ReloadError, ReloadReport, StartError};

@@ -25,7 +25,7 @@ const BAD: &[(&str, &str)] = &[
     ("admin_address = ", ":1:17: not TOML: "),
     ("max_connections = 1\nmax_connections = 2", ":2:1: not TOML: duplicate key"),
     ("health = 5", ": health = 5: allowed is a table [health]"),
-    ("nodes = 'pg1'", ": nodes = \"pg1\": allowed is a sequence"),
+    ("nodes = 'pg1'", ": nodes = \"pg1\": allowed is a list of tables [[nodes]]"),
     ("", ": nodes: not given; allowed is at least one [[nodes]] with name and host"),
     ("nodes = []", ": nodes: not given; allowed is at least one [[nodes]]"),
     ("listeners = []", ": listeners = []: allowed is at least one, or to leave the key out for 127.0.0.1:5432"),
@@ -61,7 +61,7 @@ const BAD: &[(&str, &str)] = &[
 
     // Addresses.
     ("admin_address = '9090'", ": admin_address = \"9090\": allowed is IP:PORT, [IPv6]:PORT or localhost:PORT, or \"\" for none"),
-    ("admin_address = 9090", ": admin_address = 9090: allowed is a string"),
+    ("admin_address = 9090", ": admin_address = 9090: allowed is IP:PORT, [IPv6]:PORT or localhost:PORT, or \"\" for none"),
     ("[[listeners]]\nroute = 'primary'", ": listeners[0].address: not given; allowed is IP:PORT, "),
     ("[[listeners]]\naddress = 'db:5432'", ": listeners[0].address = \"db:5432\": allowed is IP:PORT, "),
     ("[[listeners]]\naddress = ''", ": listeners[0].address = \"\": allowed is a text that is not empty"),

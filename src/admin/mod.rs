@@ -26,7 +26,7 @@ use crate::metrics::Metrics;
 use crate::primary_tracker::{Demand, Picture};
 
 pub(crate) use server::serve;
-pub(crate) use status::{StatusError, run as status};
+pub(crate) use status::run as status;
 
 /// Everything there is to see of a house.
 #[derive(Clone)]

@@ -25,7 +25,7 @@ pub(super) fn build(file: &File, left: &BTreeSet<String>) -> Result<Config, Prob
     let admin = admin(file, &listeners, left)?;
     Ok(Config {
         nodes: nodes(file, left)?,
-        admin: admin.filter(|_| !left.contains("admin_address")),
+        admin,
         listeners: listeners.into_iter().flatten().collect(),
         health: health(file),
         tracker: tracker(file)?,
@@ -181,7 +181,10 @@ fn admin(
     listeners: &[Option<ListenerSettings>],
     left: &BTreeSet<String>,
 ) -> Result<Option<std::net::SocketAddr>, Problem> {
-    let text = file.admin_address.as_deref().unwrap_or(DEFAULT_ADMIN);
+    let text = match &file.admin_address {
+        Some(address) => address.0.as_str(),
+        None => DEFAULT_ADMIN,
+    };
     if text.is_empty() || left.contains("admin_address") {
         return Ok(None);
     }

@@ -1,5 +1,6 @@
 //! What changes between two configurations, for a reload: pure.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::Config;
@@ -38,8 +39,34 @@ pub(crate) fn diff(old: &Config, new: &Config) -> Diff {
 }
 
 impl Diff {
-    pub(crate) fn is_empty(&self) -> bool {
-        *self == Self::default()
+    /// What takes effect at once, for the log.
+    pub(crate) fn in_words(&self) -> String {
+        let listeners = |list: &[ListenerSettings], verb| {
+            let words = list
+                .iter()
+                .map(|one| format!("listener {} {verb}", one.address));
+            words.collect::<Vec<_>>()
+        };
+        let nodes = |list: &[NodeSettings], verb| {
+            let words = list.iter().map(|one| format!("node {} {verb}", one.name));
+            words.collect::<Vec<_>>()
+        };
+        let removed = |what, name: &dyn fmt::Display| format!("{what} {name} removed");
+        let mut words = listeners(&self.listeners_added, "added");
+        words.extend(listeners(&self.listeners_changed, "changed"));
+        words.extend(
+            self.listeners_removed
+                .iter()
+                .map(|at| removed("listener", at)),
+        );
+        words.extend(self.nodes_removed.iter().map(|name| removed("node", name)));
+        words.extend(nodes(&self.nodes_added, "added"));
+        words.extend(nodes(&self.nodes_changed, "changed"));
+        words.extend(self.hot.iter().map(|key| (*key).to_owned()));
+        if words.is_empty() {
+            return "nothing changed".to_owned();
+        }
+        words.join(", ")
     }
 
     fn listeners(&mut self, old: &[ListenerSettings], new: &[ListenerSettings]) {
@@ -152,7 +179,10 @@ mod tests {
 
     #[test]
     fn the_same_settings_written_otherwise_change_nothing() {
-        assert!(after("host = '10.0.0.1'", "host = '10.0.0.1'\nport = 5432").is_empty());
+        let diff = after("host = '10.0.0.1'", "host = '10.0.0.1'\nport = 5432");
+
+        assert_eq!(diff, Diff::default());
+        assert_eq!(diff.in_words(), "nothing changed");
     }
 
     #[test]
@@ -210,5 +240,9 @@ mod tests {
             ]
         );
         assert_eq!(diff.needs_restart, ["admin_address"]);
+        assert_eq!(
+            after("pg1", "pg3").in_words(),
+            "node pg1 removed, node pg3 added"
+        );
     }
 }

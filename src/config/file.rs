@@ -2,8 +2,11 @@
 
 use std::fmt;
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use toml::Value;
 
+use super::address;
 use super::value::{
     Amount, Choice, Count, Flag, Later, Millis, Port, Secs, StillDefault, Text, Texts, Word,
 };
@@ -24,8 +27,8 @@ pub(super) struct File {
     pub(super) max_connections: Count<10_000>,
     pub(super) dial_concurrency: Count<20>,
     pub(super) on_lease_expired: Word<OnLeaseExpired>,
-    /// `None` = the default; an empty text = off.
-    pub(super) admin_address: Option<String>,
+    /// `None` = the default.
+    pub(super) admin_address: Option<AdminAddress>,
     pub(super) admin_token_file: Option<Later<Text>>,
     pub(super) admin_allow_insecure: StillDefault<Flag<false>>,
     pub(super) enable_chaos: StillDefault<Flag<false>>,
@@ -136,6 +139,19 @@ pub(super) struct Node {
     pub(super) role: Word<Role>,
     pub(super) enabled: Flag<true>,
     pub(super) weight: StillDefault<Amount<100>>,
+}
+
+/// An address, or an empty text for none.
+#[derive(Debug)]
+pub(super) struct AdminAddress(pub(super) String);
+
+impl<'de> Deserialize<'de> for AdminAddress {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        match Value::deserialize(d)? {
+            Value::String(text) => Ok(Self(text)),
+            _ => Err(D::Error::custom(address::TCP)),
+        }
+    }
 }
 
 /// What a provider asks a node that is declared and not discovered.

@@ -76,6 +76,7 @@ fn problem(table: &mut Table, path: &Path, message: &str) -> Problem {
     }
     let found = find(table, path).map_or_else(String::new, |value| shown(value));
     let words = match message.split_once(", expected ") {
+        Some((_invalid, "a sequence")) => format!("allowed is a list of tables [[{key}]]"),
         Some((_invalid, expected)) => format!("allowed is {expected}"),
         None => message.trim_end().to_owned(),
     };

@@ -131,6 +131,7 @@ fn check(file: &Path) -> ExitCode {
             for warning in warnings {
                 eprintln!("{}: warning: {warning}", file.display());
             }
+            println!("{}: ok", file.display());
             ExitCode::SUCCESS
         }
         Err(error) => misused(&chain(&error)),

@@ -1,7 +1,6 @@
 //! The whole proxy as one value: start it, learn its addresses, watch who leads, stop it. Several fit in a process.
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::opening::{self, OpenListener, Opened};
+use super::outcome::{Bound, ReloadError, ReloadReport, StartError};
 use super::threads::Threads;
 use crate::admin;
 use crate::clock::Clock;
@@ -69,58 +69,6 @@ pub struct House {
 struct State {
     config: Config,
     open: Vec<OpenListener>,
-}
-
-/// Where a listener is really bound (port 0 is resolved).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Bound {
-    /// A TCP address.
-    Tcp(SocketAddr),
-    /// A unix socket.
-    Unix(PathBuf),
-}
-
-/// An address cannot be listened on: taken, not allowed, or not there.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot listen")]
-pub struct BindFailed(#[source] pub(super) Box<dyn std::error::Error + Send + Sync>);
-
-/// Why a house could not be started. All of these are for the operator to mend.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// An address is taken or not allowed.
-    #[error(transparent)]
-    Bind(#[from] BindFailed),
-
-    /// The kernel gives no thread or no descriptors.
-    #[error("the {thread} thread cannot start")]
-    Thread {
-        /// `control` or `worker`.
-        thread: &'static str,
-        /// What the kernel said.
-        source: std::io::Error,
-    },
-}
-
-/// Why a reload changed nothing.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReloadError {
-    /// A new listener's address is taken or not allowed.
-    #[error(transparent)]
-    Bind(#[from] BindFailed),
-
-    /// The tracker has ended.
-    #[error("the tracker has ended")]
-    Ended,
-}
-
-/// What a reload has done.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ReloadReport {
-    /// Keys whose new value needs a restart.
-    pub needs_restart: Vec<String>,
 }
 
 /// More than a reload of many listeners says at once.
@@ -245,6 +193,7 @@ impl House {
     fn swap(&self, config: Config) -> Result<ReloadReport, ReloadError> {
         let mut state = self.state();
         let changes = diff(&state.config, &config);
+        let in_words = changes.in_words();
         let opened = opening::open_all(&changes.listeners_added)?;
         let orders = self
             .orders
@@ -272,6 +221,7 @@ impl House {
         }
         state.config = config;
         Ok(ReloadReport {
+            changes: in_words,
             needs_restart: changes
                 .needs_restart
                 .iter()

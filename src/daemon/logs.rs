@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
+use tracing_journald::{Priority, PriorityMappings};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, fmt};
@@ -19,8 +20,7 @@ pub(super) fn start() {
         .from_env_lossy();
     let lines = tracing_subscriber::registry().with(filter);
     let begun = match journal() {
-        // The default prefix would make `F_NODE=` of `node`.
-        Some(journal) => lines.with(journal.with_field_prefix(None)).try_init(),
+        Some(journal) => lines.with(journal).try_init(),
         None => {
             let people = fmt::layer()
                 .with_writer(io::stderr)
@@ -50,7 +50,16 @@ fn journal() -> Option<tracing_journald::Layer> {
     if !names(&stream, stderr.dev(), stderr.ino()) {
         return None;
     }
-    tracing_journald::layer().ok()
+    let journal = tracing_journald::layer().ok()?;
+    let as_syslog = PriorityMappings {
+        info: Priority::Informational,
+        debug: Priority::Debug,
+        trace: Priority::Debug,
+        ..PriorityMappings::new()
+    };
+    // The default prefix would make `F_NODE=` of `node`.
+    let journal = journal.with_field_prefix(None);
+    Some(journal.with_priority_mappings(as_syslog))
 }
 
 /// Does `JOURNAL_STREAM` name this file? It is inherited, so a redirected stderr must not count.

@@ -7,6 +7,7 @@ mod limits;
 mod line;
 mod logs;
 mod opening;
+pub mod outcome;
 mod run;
 mod signals;
 mod systemd;

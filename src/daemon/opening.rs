@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 
-use super::house::{BindFailed, Bound};
+use super::outcome::{BindFailed, Bound};
 use crate::net::{Address, BindError, BindOptions, Socket, SocketFile, bind};
 use crate::session::{Command, ListenerSettings};
 

@@ -9,8 +9,9 @@ use toml::Table;
 use tracing::{error, info, warn};
 
 use super::cli::chain;
-use super::house::{Bound, House, StartError};
+use super::house::House;
 use super::limits;
+use super::outcome::{Bound, StartError};
 use super::signals::{Call, Signals};
 use super::systemd::Manager;
 use crate::{Config, ConfigError};
@@ -122,18 +123,16 @@ impl Life {
     /// The long time between READY and the signal that ends it.
     async fn follow(&mut self, source: &Source) -> Result<&'static str, Failure> {
         let mut beat = Beat::new(self.manager.beat());
-        let mut told = self.house.status_line();
         loop {
+            let told = self.house.status_line();
+            let status = self.status();
+            self.manager.status(&status);
             tokio::select! {
                 call = self.signals.next() => match call {
                     Call::Reload => self.reload(source).await,
                     Call::End(signal) => return Ok(signal),
                 },
-                line = self.house.status_changed(&told) => {
-                    told = line;
-                    let status = self.status();
-                    self.manager.status(&status);
-                }
+                _ = self.house.status_changed(&told) => {}
                 () = beat.next() => self.manager.alive(self.house.poller_progress()),
                 what = self.house.failed() => return Err(Failure::Broken(what)),
             }
@@ -155,12 +154,15 @@ impl Life {
         };
         self.reload = match done {
             Ok(report) if report.needs_restart.is_empty() => {
-                info!("reloaded");
+                info!("reloaded: {}", report.changes);
                 "reloaded".to_owned()
             }
             Ok(report) => {
                 let keys = report.needs_restart.join(", ");
-                warn!("reloaded, but for what needs a restart: {keys}");
+                warn!(
+                    "reloaded: {}; a restart is needed for {keys}",
+                    report.changes
+                );
                 format!("reloaded, restart needed for {keys}")
             }
             Err(words) => {

@@ -14,6 +14,8 @@ pub(super) struct Manager {
     watchdog: Option<Duration>,
     /// The status line it knows, so that it is not told the same again.
     said: String,
+    /// Beats left out in a row. After a suspend the first may be: the poller has not had its turn yet.
+    missed: u32,
 }
 
 impl Manager {
@@ -21,6 +23,7 @@ impl Manager {
         Self {
             watchdog: sd_notify::watchdog_enabled(),
             said: String::new(),
+            missed: 0,
         }
     }
 
@@ -57,13 +60,17 @@ impl Manager {
     }
 
     /// Feeds the watchdog if the poller's last sign of life is young enough: our own life alone is worth nothing.
-    pub(super) fn alive(&self, poller: Duration) {
+    pub(super) fn alive(&mut self, poller: Duration) {
         let Some(watchdog) = self.watchdog else {
             return;
         };
         if poller < PATIENCE.max(watchdog / 2) {
+            self.missed = 0;
             tell(&[NotifyState::Watchdog]);
-        } else {
+            return;
+        }
+        self.missed += 1;
+        if self.missed == 2 {
             tracing::error!("the poller hangs for {poller:.1?}: the watchdog is not fed");
         }
     }

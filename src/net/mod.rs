@@ -9,7 +9,7 @@ mod socket_file;
 
 pub(crate) use address::Address;
 pub(crate) use connect::connect_any;
-pub(crate) use listen::{BindError, BindOptions, BoundSet, Socket, bind};
+pub(crate) use listen::{BindError, BindOptions, Socket, bind};
 pub(crate) use names::{Asker, Host};
 pub(crate) use socket::{TcpLook, descriptor_limit, keepalive, nodelay, tcp_info};
 pub(crate) use socket_file::SocketFile;

@@ -17,7 +17,6 @@ const RETRY: Duration = Duration::from_millis(500);
 pub(crate) enum Host {
     Literal(IpAddr),
     Name {
-        name: Arc<str>,
         /// Empty until the first lookup succeeds. NXDOMAIN or a dead resolver keeps the last good addresses.
         known: watch::Receiver<Arc<[IpAddr]>>,
         /// The lookups end with the host.
@@ -34,9 +33,8 @@ impl Host {
         }
         let (publish, known) = watch::channel(Arc::from([]));
         let name: Arc<str> = host.into();
-        let lookups = tokio::spawn(look_up(Arc::clone(&name), publish));
+        let lookups = tokio::spawn(look_up(name, publish));
         Self::Name {
-            name,
             known,
             _lookups: AbortOnDropHandle::new(lookups),
         }
@@ -46,7 +44,7 @@ impl Host {
     pub(crate) fn asker(&self) -> Asker {
         match self {
             Self::Literal(ip) => Asker::Literal(*ip),
-            Self::Name { name, known, .. } => Asker::Name(Arc::clone(name), known.clone()),
+            Self::Name { known, .. } => Asker::Name(known.clone()),
         }
     }
 
@@ -63,7 +61,7 @@ impl Host {
 #[derive(Clone, Debug)]
 pub(crate) enum Asker {
     Literal(IpAddr),
-    Name(Arc<str>, watch::Receiver<Arc<[IpAddr]>>),
+    Name(watch::Receiver<Arc<[IpAddr]>>),
 }
 
 impl Asker {
@@ -71,7 +69,7 @@ impl Asker {
     pub(crate) async fn addresses(&mut self) -> Arc<[IpAddr]> {
         match self {
             Self::Literal(ip) => Arc::from([*ip]),
-            Self::Name(_, known) => match known.wait_for(|found| !found.is_empty()).await {
+            Self::Name(known) => match known.wait_for(|found| !found.is_empty()).await {
                 Ok(found) => Arc::clone(&found),
                 Err(_lookups_ended) => Arc::from([]),
             },

@@ -82,9 +82,4 @@ impl Revocation {
         self.token.cancelled().await;
         self.reason().unwrap_or(RevokeReason::moved)
     }
-
-    /// For whoever polls by hand.
-    pub(crate) fn token(&self) -> &CancellationToken {
-        &self.token
-    }
 }

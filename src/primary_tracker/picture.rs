@@ -1,6 +1,5 @@
 //! What the tracker publishes: the lease, or why there is none, and what is known of each node.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -104,8 +103,6 @@ pub(crate) struct NodePicture {
     pub(crate) node_id: Uuid,
     /// `host:port` as configured, `[v6]:port` where the host is an IPv6 address.
     pub(crate) address: Arc<str>,
-    /// PostgreSQL's address behind the latest answer.
-    pub(crate) dial: Option<SocketAddr>,
     pub(crate) enabled: bool,
     pub(crate) up: bool,
     pub(crate) leader: bool,

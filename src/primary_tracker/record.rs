@@ -12,7 +12,7 @@ use crate::topology::{Answer, Evidence, NodeId, NodeSettings, Role};
 
 /// A node's `node_id` is the version-5 UUID of its name under this namespace, so that every process gives it the
 /// same.
-pub(crate) const NODE_NAMESPACE: Uuid = Uuid::from_u128(0x6865_6c69_6f73_5072_8f78_7970_6174_726f);
+pub const NODE_NAMESPACE: Uuid = Uuid::from_u128(0x6865_6c69_6f73_5072_8f78_7970_6174_726f);
 
 pub(super) struct Record {
     pub(super) id: NodeId,
@@ -165,7 +165,6 @@ impl Record {
             name: Arc::clone(&self.settings.name),
             node_id: self.node_id,
             address: self.settings.address().into(),
-            dial: self.dial,
             enabled: self.settings.enabled,
             up: self.up,
             leader: leads,

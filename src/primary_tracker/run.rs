@@ -13,7 +13,7 @@ use super::record::Record;
 use super::{Demand, Picture, TrackerSettings, WhyNobody, Wish};
 use crate::clock::{BootTime, Clock};
 use crate::metrics::Metrics;
-use crate::topology::{Dynamic, HealthSettings, News, NodeId, NodeSettings, Pace, Poller};
+use crate::topology::{Dynamic, HealthSettings, News, NodeId, NodeSettings, Pace, Poller, Stands};
 
 /// A read-write session that was open within this keeps the leader in use, and a failed dial keeps the doubt.
 const RECENT: Duration = Duration::from_secs(10);
@@ -140,6 +140,7 @@ impl Tracker {
                 self.poller.fact();
             }
             let now = self.clock.now();
+            self.tell_poller_who_stands_how(now);
             if self.decider.gap.deadline().is_some_and(|at| at <= now) {
                 self.decider.gap.write(None);
             }
@@ -152,9 +153,7 @@ impl Tracker {
         match news {
             News::Observed(seen) => {
                 self.unasked.retain(|id| *id != seen.node);
-                let fact = self.decider.observe(seen, now);
-                self.tell_poller_who_stands_how();
-                fact
+                self.decider.observe(seen, now)
             }
             News::Dynamic(dynamic) => {
                 self.learn(dynamic);
@@ -163,11 +162,16 @@ impl Tracker {
         }
     }
 
-    fn tell_poller_who_stands_how(&mut self) {
-        let leader = self.decider.reign.as_ref().map(|reign| reign.id);
+    fn tell_poller_who_stands_how(&mut self, now: BootTime) {
+        let reign = self.decider.reign.as_ref();
         for record in &self.decider.records {
-            self.poller
-                .stands(record.id, record.is_rising(), leader == Some(record.id));
+            let reigns = reign.filter(|reign| reign.id == record.id);
+            let stands = Stands {
+                rising: record.is_rising(),
+                leads: reigns.is_some(),
+                leased: reigns.is_some_and(|reign| now < reign.until),
+            };
+            self.poller.stands(record.id, stands);
         }
     }
 

@@ -99,7 +99,7 @@ mod tests {
 
         assert_eq!(
             bytes,
-            b"E\0\0\0\x61SFATAL\0VFATAL\0C57P03\0Mno leader of main after 45 s\0\
+            b"E\0\0\0\x54SFATAL\0VFATAL\0C57P03\0Mno leader of main after 45 s\0\
               Dpg1: 503 running replica 5\0\0"
         );
     }

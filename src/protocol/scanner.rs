@@ -29,7 +29,7 @@ impl Scanner {
             } else {
                 bytes = self.skip_body(bytes);
             }
-            if self.seen == 5 && self.left == 0 {
+            if self.seen == 5 && self.left == 0 && !self.lost {
                 self.last = self.header[0];
                 self.seen = 0;
                 ended(self.last);

@@ -65,6 +65,7 @@ mod tests {
     fn the_leader_is_the_target_only_while_its_lease_lasts() {
         let mut picture = nobody();
         picture.lease = Some(lease(addr(), 3, NOW));
+        picture.why = None;
 
         let target = decide(Route::Primary, &picture, NOW + Duration::from_secs(9)).unwrap();
         assert_eq!((target.addr, target.epoch), (addr(), 3));

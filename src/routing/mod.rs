@@ -17,5 +17,5 @@ pub(crate) use router::{Routed, Router};
 pub(crate) use settings::{Route, RoutingSettings};
 pub(crate) use ticket::Ticket;
 
-/// What a session holds of the tracker's: the token that ends it, and the mark that it is open.
-pub(crate) use crate::primary_tracker::{OpenGuard, Revocation};
+/// What a session holds of the tracker's: the mark that it is open.
+pub(crate) use crate::primary_tracker::OpenGuard;

@@ -9,9 +9,9 @@ use tokio::sync::{Semaphore, watch};
 use super::decide::{NoRoute, decide};
 use super::door::{Doors, Slot};
 use super::{Route, RouteError, RoutingSettings, Target, Ticket};
-use crate::clock::Clock;
+use crate::clock::{BootTime, Clock};
 use crate::metrics::Metrics;
-use crate::primary_tracker::{Demand, OpenGuard, Picture, WhyNobody, Wish};
+use crate::primary_tracker::{Demand, OpenGuard, Picture, Wish};
 
 /// One per house, shared by all sessions.
 pub(crate) struct Router {
@@ -89,7 +89,7 @@ impl Router {
     pub(crate) fn attempt_failed(&self, ticket: &mut Ticket, why: String) {
         let now = self.clock.now();
         self.demand.wish(Wish::Fresh(now));
-        ticket.after = now;
+        ticket.after = Some(now);
         ticket.failure = Some(why);
     }
 
@@ -120,14 +120,16 @@ impl Router {
         self.demand.open()
     }
 
-    pub(crate) fn now(&self) -> crate::clock::BootTime {
+    pub(crate) fn now(&self) -> BootTime {
         self.clock.now()
     }
 
     async fn wait(&self, route: Route, ticket: &mut Ticket) -> Routed {
-        if self.choose(route, &self.picture.borrow()).is_err() {
+        let at_once = self.choose(route, &self.picture.borrow());
+        if !at_once.is_ok_and(|target| self.may_be_dialled(&target)) {
             ticket.hold(&self.demand, &self.metrics);
         }
+        self.own_proof(ticket).await;
         let _turn = self.turn.acquire().await;
         let mut picture = self.picture.clone();
         loop {
@@ -135,6 +137,24 @@ impl Router {
             if let Some(slot) = self.slot(route, &target, &mut picture).await {
                 return Routed { target, slot };
             }
+        }
+    }
+
+    /// A client whose attempt has failed by its own doing waits for news of the leader before it joins the line, so
+    /// that nobody waits behind it.
+    async fn own_proof(&self, ticket: &mut Ticket) {
+        let Some(after) = ticket.after.take() else {
+            return;
+        };
+        ticket.hold(&self.demand, &self.metrics);
+        let mut picture = self.picture.clone();
+        let heard = picture.wait_for(|picture| {
+            picture
+                .valid_lease(self.clock.now())
+                .is_none_or(|lease| lease.proved > after)
+        });
+        if heard.await.is_err() {
+            std::future::pending::<()>().await;
         }
     }
 
@@ -149,8 +169,7 @@ impl Router {
             let chosen = self.choose(route, &picture.borrow_and_update());
             let mut pause = None;
             if let Ok(target) = chosen {
-                let proved_since = target.proved > ticket.after
-                    && !self.doors.failed_since(target.addr, target.proved);
+                let proved_since = self.may_be_dialled(&target);
                 let full = match ticket.was_held() {
                     true => self.doors.pause(target.addr, self.clock.now()),
                     // Whoever never waited is told at once that the node is full.
@@ -199,6 +218,11 @@ impl Router {
         }
     }
 
+    /// No dial has failed there since the leader was last proved.
+    fn may_be_dialled(&self, target: &Target) -> bool {
+        !self.doors.failed_since(target.addr, target.proved)
+    }
+
     fn choose(&self, route: Route, picture: &Picture) -> Result<Target, NoRoute> {
         decide(route, picture, self.clock.now())
     }
@@ -229,5 +253,167 @@ impl Router {
 async fn changed(picture: &mut watch::Receiver<Picture>) {
     if picture.changed().await.is_err() {
         std::future::pending::<()>().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::routing::testing::Script;
+
+    const A: &str = "127.0.0.1:1";
+    const B: &str = "127.0.0.1:2";
+
+    fn script(dial_concurrency: usize) -> Script {
+        let settings = RoutingSettings {
+            dial_concurrency,
+            ..RoutingSettings::default()
+        };
+        Script::new(Clock::paused(), settings)
+    }
+
+    fn addr(addr: &str) -> SocketAddr {
+        addr.parse().unwrap()
+    }
+
+    /// Waits in the line as a client does, and says which node it got.
+    fn client(script: &Script) -> tokio::task::JoinHandle<Result<Routed, RouteError>> {
+        let router = Arc::clone(&script.router);
+        tokio::spawn(async move {
+            let mut ticket = router.ticket();
+            router.route(Route::Primary, &mut ticket).await
+        })
+    }
+
+    async fn a_moment() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_runs_out_for_whoever_waits_in_vain() {
+        let script = script(1);
+        let start = tokio::time::Instant::now();
+
+        let error = client(&script).await.unwrap().unwrap_err();
+
+        assert_eq!(error.to_string(), "no leader of main after 45 s");
+        assert_eq!(start.elapsed(), Duration::from_secs(45));
+        assert_eq!(script.demand.held_now(), 0);
+        assert_eq!(script.metrics.held_clients.get(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_head_of_the_line_looks_again_when_the_leader_moves_while_it_waits_for_a_slot() {
+        let script = script(1);
+        script.leads(addr(A));
+        let first = client(&script).await.unwrap().unwrap();
+        assert_eq!(first.target.addr, addr(A));
+        let waiting = client(&script);
+        a_moment().await;
+        assert!(!waiting.is_finished());
+
+        script.leads(addr(B));
+
+        assert_eq!(waiting.await.unwrap().unwrap().target.addr, addr(B));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slot_that_is_given_back_goes_to_the_next() {
+        let script = script(2);
+        script.leads(addr(A));
+        let mut out = Vec::new();
+        for _ in 0..2 {
+            out.push(client(&script).await.unwrap().unwrap());
+        }
+        let waiting = [client(&script), client(&script)];
+        a_moment().await;
+        assert!(waiting.iter().all(|w| !w.is_finished()));
+        assert_eq!(script.demand.held_now(), 0, "there is a leader");
+
+        out.pop();
+        a_moment().await;
+
+        assert!(waiting[0].is_finished() && !waiting[1].is_finished());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_failed_dial_nobody_dials_before_the_next_proof() {
+        let script = script(20);
+        script.leads(addr(A));
+        a_moment().await;
+        let mut failed = script.router.ticket();
+        let words = "connection refused".to_owned();
+        script.router.dial_failed(&mut failed, addr(A), words);
+        let waiting = [client(&script), client(&script)];
+        a_moment().await;
+        assert!(waiting.iter().all(|w| !w.is_finished()));
+        assert_eq!(script.demand.held_now(), 2);
+
+        script.proves();
+        a_moment().await;
+
+        assert!(waiting.iter().all(|w| w.is_finished()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_with_trouble_of_its_own_lets_the_others_pass() {
+        let script = script(20);
+        script.leads(addr(A));
+        a_moment().await;
+        let router = Arc::clone(&script.router);
+        let shy = tokio::spawn(async move {
+            let mut ticket = router.ticket();
+            router.attempt_failed(&mut ticket, "closed".into());
+            router.route(Route::Primary, &mut ticket).await
+        });
+        a_moment().await;
+
+        assert!(client(&script).await.unwrap().is_ok());
+        assert!(!shy.is_finished());
+        script.proves();
+        assert!(shy.await.unwrap().is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_gives_up_leaves_the_line() {
+        let script = script(1);
+        let gone = client(&script);
+        let next = client(&script);
+        a_moment().await;
+        assert_eq!(script.demand.held_now(), 2);
+
+        gone.abort();
+        a_moment().await;
+        assert_eq!(script.demand.held_now(), 1);
+        script.leads(addr(A));
+
+        assert!(next.await.unwrap().is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_waited_leaves_a_full_node_alone_for_a_moment() {
+        let script = script(20);
+        let waiting = client(&script);
+        a_moment().await;
+        script.router.node_is_full(addr(A));
+        let start = tokio::time::Instant::now();
+
+        script.leads(addr(A));
+
+        assert!(waiting.await.unwrap().is_ok());
+        assert!(start.elapsed() >= Duration::from_millis(250));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_retiring_leader_gets_nobody_new() {
+        let script = script(1);
+        script.leads(addr(A));
+        let target = client(&script).await.unwrap().unwrap().target;
+        script.amend(|lease| lease.open = false);
+
+        assert!(!script.router.still_valid(&target));
+        let waiting = client(&script);
+        a_moment().await;
+        assert!(!waiting.is_finished());
     }
 }

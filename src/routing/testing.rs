@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::{Router, RoutingSettings};
 use crate::clock::{BootTime, Clock};
 use crate::metrics::{Metrics, RevokeReason};
+pub(crate) use crate::primary_tracker::Wish;
 use crate::primary_tracker::{Demand, Leader, Lease, NodePicture, Picture, Revocation, WhyNobody};
 
 /// One node is known, nobody leads.
@@ -23,7 +24,6 @@ pub(crate) fn nobody() -> Picture {
             name: "pg1".into(),
             node_id: Uuid::nil(),
             address: "10.0.0.11:5432".into(),
-            dial: None,
             enabled: true,
             up: true,
             leader: false,

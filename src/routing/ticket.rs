@@ -18,7 +18,7 @@ pub(crate) struct Ticket {
     held: Option<Held>,
     was_held: bool,
     /// Only a leader proved after this will do: one of this client's own attempts failed then.
-    pub(super) after: BootTime,
+    pub(super) after: Option<BootTime>,
     /// How the last attempt failed.
     pub(super) failure: Option<String>,
 }
@@ -30,7 +30,7 @@ impl Ticket {
             limit,
             held: None,
             was_held: false,
-            after: BootTime::ZERO,
+            after: None,
             failure: None,
         }
     }

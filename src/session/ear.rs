@@ -1,7 +1,8 @@
 //! Listens to a session's beginning: the cancel key, a standby that should be a leader, and when the dial is over.
 
+use std::convert::Infallible;
 use std::pin::Pin;
-use std::task::Context;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::Sleep;
@@ -17,11 +18,15 @@ const SLOT: Duration = Duration::from_secs(1);
 /// Messages larger than this are passed over unread.
 const READ: usize = 8 * 1024;
 
+/// A dial slot that is given back when its time is up, if not before.
+pub(super) struct TimedSlot {
+    slot: Option<Slot>,
+    late: Pin<Box<Sleep>>,
+}
+
 /// Lives until the first ReadyForQuery, boxed: a session that has begun pays nothing for it.
 pub(super) struct Ear {
-    slot: Option<Slot>,
-    /// When the slot is given back at the latest.
-    late: Pin<Box<Sleep>>,
+    slot: TimedSlot,
     kind: Kind,
 }
 
@@ -46,36 +51,43 @@ pub(super) struct Heard {
     pub(super) in_recovery: Option<usize>,
 }
 
-impl Ear {
-    pub(super) fn clear(slot: Slot) -> Self {
-        Self::new(
-            slot,
-            Kind::Clear {
-                part: Vec::new(),
-                skip: 0,
-            },
-        )
-    }
-
-    /// `hello`: the ClientHello has been passed on and the server has answered once.
-    pub(super) fn opaque(slot: Slot, hello: bool) -> Self {
-        let reads = u32::from(hello);
-        Self::new(slot, Kind::Opaque { reads, hello })
-    }
-
-    fn new(slot: Slot, kind: Kind) -> Self {
+impl TimedSlot {
+    /// Its time begins now, with the connection.
+    pub(super) fn new(slot: Slot) -> Self {
         Self {
             slot: Some(slot),
             late: Box::pin(tokio::time::sleep(SLOT)),
-            kind,
         }
+    }
+
+    /// Gives the slot back when its time is up; there is nothing else to wait for.
+    pub(super) fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<Infallible> {
+        if self.slot.is_some() && self.late.as_mut().poll(cx).is_ready() {
+            self.slot = None;
+        }
+        Poll::Pending
+    }
+}
+
+impl Ear {
+    pub(super) fn clear(slot: TimedSlot) -> Self {
+        let kind = Kind::Clear {
+            part: Vec::new(),
+            skip: 0,
+        };
+        Self { slot, kind }
+    }
+
+    /// `hello`: the ClientHello has been passed on and the server has answered once.
+    pub(super) fn opaque(slot: TimedSlot, hello: bool) -> Self {
+        let reads = u32::from(hello);
+        let kind = Kind::Opaque { reads, hello };
+        Self { slot, kind }
     }
 
     /// Gives the slot back when its time is up.
     pub(super) fn poll_late(&mut self, cx: &mut Context<'_>) {
-        if self.slot.is_some() && self.late.as_mut().poll(cx).is_ready() {
-            self.slot = None;
-        }
+        let _ = self.slot.poll_late(cx);
     }
 
     pub(super) fn client_spoke(&mut self) {
@@ -105,7 +117,7 @@ impl Ear {
             }
         }
         if heard.ready {
-            self.slot = None;
+            self.slot.slot = None;
             shared.router.dial_ready(place.addr);
         }
         heard

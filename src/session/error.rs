@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::metrics;
-use crate::protocol::Refusal;
+use crate::protocol::{Code, Refusal};
+use crate::routing::RouteError;
 
 /// A stay that came to nothing. Only [`End::Refused`] is told to anybody.
 #[derive(Debug, thiserror::Error)]
@@ -87,4 +88,47 @@ pub(super) enum DialError {
         request: &'static str,
         answer: u8,
     },
+}
+
+impl DialError {
+    pub(super) fn node(&self) -> SocketAddr {
+        match self {
+            Self::Connect { node, .. }
+            | Self::TimedOut { node, .. }
+            | Self::Broke { node, .. }
+            | Self::Closed { node }
+            | Self::Refused { node, .. }
+            | Self::Mute { node }
+            | Self::Nonsense { node, .. } => *node,
+        }
+    }
+}
+
+impl End {
+    /// No server came in time.
+    pub(super) fn late(error: &RouteError) -> Self {
+        let refusal = Refusal::new(Code::CannotConnectNow, error.to_string())
+            .detail(error.detail())
+            .hint(error.hint());
+        Self::Refused {
+            refusal: Box::new(refusal),
+            reason: Some(error.reason()),
+        }
+    }
+
+    pub(super) fn full(words: impl Into<String>) -> Self {
+        Self::Refused {
+            refusal: Box::new(Refusal::new(Code::TooManyConnections, words)),
+            reason: Some(metrics::Refusal::full),
+        }
+    }
+
+    /// A startup packet that cannot be read is the client's fault.
+    pub(super) fn broken() -> Self {
+        let words = "invalid startup packet layout: the parameter list cannot be read";
+        Self::Refused {
+            refusal: Box::new(Refusal::new(Code::ProtocolViolation, words)),
+            reason: None,
+        }
+    }
 }

@@ -3,6 +3,7 @@
 //! A session runs on the worker that accepted it. Everything up to the server's first words is one large future
 //! ([`stay`]); what follows for hours is a small one ([`relay`]).
 
+mod attempt;
 mod cancel;
 mod client;
 mod dial;

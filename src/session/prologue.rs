@@ -15,6 +15,8 @@ use crate::routing::{Router, Target};
 
 /// First words longer than this are no refusal.
 const HEARD: usize = 16 * 1024;
+/// Read at once of them.
+const READ: usize = 4096;
 
 /// One attempt to introduce a client to a server.
 pub(super) struct Prologue<'a> {
@@ -77,7 +79,7 @@ impl Prologue<'_> {
                 }
                 Next::Startup { .. } => return self.start().await,
                 Next::Hello => return self.hello().await,
-                Next::Broken => return Err(broken().into()),
+                Next::Broken => return Err(End::broken().into()),
                 Next::Cancel { length } => return Err(End::Cancel { length }.into()),
             }
         }
@@ -200,15 +202,12 @@ impl Prologue<'_> {
 
     /// Passes on what the client says and keeps it, until the server says something or closes (0).
     async fn exchange(&mut self, heard: &mut Vec<u8>, sent: &mut usize) -> Result<usize, Setback> {
-        let mut chunk = [0; 4096];
+        heard.reserve(READ);
         loop {
             let deadline = self.deadline;
-            let step = self.step(&mut chunk, *sent);
+            let step = self.step(heard, *sent);
             match tokio::time::timeout_at(deadline, step).await {
-                Ok(Ok(Step::Heard(read))) => {
-                    heard.extend_from_slice(&chunk[..read]);
-                    return Ok(read);
-                }
+                Ok(Ok(Step::Heard(read))) => return Ok(read),
                 Ok(Ok(Step::Wrote(wrote))) => *sent += wrote,
                 Ok(Ok(Step::Spoke(spoke))) => spoke?,
                 Ok(Err(source)) => return Err(self.broke(source).into()),
@@ -217,19 +216,19 @@ impl Prologue<'_> {
         }
     }
 
-    async fn step(&mut self, chunk: &mut [u8], sent: usize) -> std::io::Result<Step> {
+    async fn step(&mut self, heard: &mut Vec<u8>, sent: usize) -> std::io::Result<Step> {
         let (mut reader, mut writer) = self.server.split();
         let rest = &self.client.inbox[sent..];
         if rest.is_empty() {
             tokio::select! {
                 biased;
-                read = reader.read(chunk) => Ok(Step::Heard(read?)),
+                read = reader.read_buf(heard) => Ok(Step::Heard(read?)),
                 spoke = self.client.more() => Ok(Step::Spoke(spoke)),
             }
         } else {
             tokio::select! {
                 biased;
-                read = reader.read(chunk) => Ok(Step::Heard(read?)),
+                read = reader.read_buf(heard) => Ok(Step::Heard(read?)),
                 wrote = writer.write(rest) => Ok(Step::Wrote(wrote?)),
             }
         }
@@ -256,17 +255,6 @@ enum Step {
     Wrote(usize),
     /// The client has said more, or left.
     Spoke(Result<(), End>),
-}
-
-/// A startup packet that cannot be read is the client's fault.
-pub(super) fn broken() -> End {
-    End::Refused {
-        refusal: Box::new(Refusal::new(
-            Code::ProtocolViolation,
-            "invalid startup packet layout: the parameter list cannot be read",
-        )),
-        reason: None,
-    }
 }
 
 /// NegotiateProtocolVersion and AuthenticationOk decide nothing: what follows them does, and comes with them.

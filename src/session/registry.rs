@@ -11,7 +11,7 @@ use std::task::{Context, Waker};
 use super::listener::Listener;
 use super::shared::Shared;
 use super::stream::Peer;
-use crate::clock::BootTime;
+use super::sweep::Looks;
 use crate::metrics::{RevokeReason, SessionLabel};
 use crate::routing::{OpenGuard, Target};
 
@@ -36,10 +36,8 @@ pub(super) struct Place {
     pub(super) opaque: Cell<bool>,
     /// The socket of the server, once the session is relayed.
     pub(super) server: Cell<Option<RawFd>>,
-    /// Since when data is known to be unacknowledged.
-    pub(super) unacked_since: Cell<Option<BootTime>>,
-    /// The last look found a dead peer's signs.
-    pub(super) suspect: Cell<bool>,
+    /// What the sweep has seen of it.
+    pub(super) looks: Cell<Looks>,
     order: Cell<Option<Order>>,
     waker: RefCell<Option<Waker>>,
 }
@@ -82,8 +80,7 @@ impl Registry {
             epoch: target.epoch,
             opaque: Cell::new(false),
             server: Cell::new(None),
-            unacked_since: Cell::new(None),
-            suspect: Cell::new(false),
+            looks: Cell::default(),
             order: Cell::new(None),
             waker: RefCell::new(None),
         });

@@ -60,6 +60,8 @@ enum Over {
     Closed,
     Ordered(Order),
     Drained,
+    /// The client has been told that the server is a standby.
+    InRecovery,
 }
 
 impl Relay {
@@ -84,7 +86,7 @@ impl Relay {
     pub(super) async fn run(mut self) {
         self.hear_first_words();
         let over = poll_fn(|cx| self.poll(cx)).await;
-        self.end(over).await;
+        self.end(over);
     }
 
     /// What the prologue has read already is on its way down.
@@ -166,8 +168,11 @@ impl Relay {
             match self.move_down(cx, buffer) {
                 Poll::Pending => return None,
                 Poll::Ready(Ok(Moved::Ended)) => self.server_ended(),
+                Poll::Ready(Ok(Moved::Closed)) if self.hearing.in_recovery => {
+                    return Some(Over::InRecovery);
+                }
                 Poll::Ready(Ok(Moved::Closed)) => {
-                    return self.forward.up.ended.then_some(Over::Closed);
+                    return self.is_client_done().then_some(Over::Closed);
                 }
                 Poll::Ready(Err(Broken::Source(_))) => {
                     self.forward.down.ended = true;
@@ -218,7 +223,7 @@ impl Relay {
             }
             return;
         };
-        if self.forward.up.ended || scan.up.is_terminated() {
+        if self.is_client_done() {
             return;
         }
         if has_begun {
@@ -230,6 +235,15 @@ impl Relay {
             let words = goodbye::server_lost(&place.node).encode();
             self.forward.down.append(&words);
         }
+    }
+
+    /// The client has ended its side, or has said goodbye.
+    fn is_client_done(&self) -> bool {
+        let has_said_goodbye = self
+            .forward
+            .scan
+            .is_some_and(|scan| scan.up.is_terminated());
+        self.forward.up.ended || has_said_goodbye
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<Over> {
@@ -253,10 +267,10 @@ impl Relay {
         timer.as_mut().poll(cx).map(|()| over)
     }
 
-    async fn end(self, over: Over) {
+    fn end(self, over: Over) {
         let place = Rc::clone(&self.tokens.seat.place);
         let words = match over {
-            Over::Closed => None,
+            Over::Closed | Over::InRecovery => None,
             Over::Drained => Some(goodbye::draining()),
             Over::Ordered(Order::Revoked(reason)) => {
                 self.worker.shared.metrics.revoke(reason, 1);
@@ -268,7 +282,8 @@ impl Relay {
             }
         };
         tracing::debug!(client = %place.peer, node = %place.node, epoch = place.epoch, ?over, "session over");
-        let has_spoken = words.is_some_and(|words| self.forward.say(&words));
+        let has_spoken =
+            over == Over::InRecovery || words.is_some_and(|words| self.forward.say(&words));
         let Tokens {
             seat,
             _counted,
@@ -279,7 +294,11 @@ impl Relay {
         // The server first: nobody stays on a node that does not lead any more.
         drop((seat, server));
         if has_spoken {
-            goodbye::close(client).await;
+            // A task of its own, so that a session has no room for what only few of them need.
+            tokio::task::spawn_local(async move {
+                goodbye::close(client).await;
+                drop((_counted, _descriptors, _alive));
+            });
         }
     }
 }

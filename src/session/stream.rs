@@ -62,12 +62,14 @@ impl Stream {
         inbox: &mut Vec<u8>,
         limit: usize,
     ) -> io::Result<usize> {
-        let mut chunk = [0; 4096];
-        let room = limit.saturating_sub(inbox.len()).min(chunk.len());
+        let room = limit.saturating_sub(inbox.len());
         if room == 0 {
             return std::future::pending().await;
         }
         std::future::poll_fn(|cx| {
+            // On the stack of this call, so that whoever waits here owns no buffer.
+            let mut chunk = [0; 4096];
+            let room = room.min(chunk.len());
             let mut buf = ReadBuf::new(&mut chunk[..room]);
             ready!(Pin::new(&mut *self).poll_read(cx, &mut buf))?;
             inbox.extend_from_slice(buf.filled());

@@ -12,7 +12,7 @@ pub(crate) use answer::{Answer, Role};
 pub(crate) use cadence::Pace;
 pub(crate) use dynamic::Dynamic;
 pub(crate) use evidence::{Evidence, Standing, Worth, judge};
-pub(crate) use poller::{Heard, News, NodeId, Observation, Poller, Silence};
+pub(crate) use poller::{Heard, News, NodeId, Observation, Poller, Silence, Stands};
 #[cfg(test)]
 pub(crate) use question::NoAnswer;
 pub(crate) use settings::{HealthSettings, NodeSettings};

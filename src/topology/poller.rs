@@ -49,6 +49,17 @@ pub(crate) enum Silence {
     NoAddress { host: Arc<str> },
 }
 
+/// How a node stands, as the tracker sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stands {
+    /// Answers, but is not up yet.
+    pub(crate) rising: bool,
+    /// The node of the current epoch.
+    pub(crate) leads: bool,
+    /// Its lease has not run out.
+    pub(crate) leased: bool,
+}
+
 /// What the poller has to tell.
 #[derive(Debug)]
 pub(crate) enum News {
@@ -74,6 +85,8 @@ struct Asked {
     postgres: Option<Host>,
     /// The address that answered last.
     answered: Option<IpAddr>,
+    /// Holds a lease: its questions go to that address alone.
+    leased: bool,
     tempo: Tempo,
     /// Drawn anew for each question.
     jitter: f32,
@@ -109,6 +122,7 @@ impl Poller {
             rest,
             postgres,
             answered: None,
+            leased: false,
             tempo: Tempo::default(),
             jitter: fastrand::f32(),
         });
@@ -118,11 +132,12 @@ impl Poller {
         self.nodes.retain(|node| node.id != id);
     }
 
-    /// How a node stands, for its rhythm.
-    pub(crate) fn stands(&mut self, id: NodeId, rising: bool, leads: bool) {
+    /// How a node stands: for its rhythm, and for which of its addresses are asked.
+    pub(crate) fn stands(&mut self, id: NodeId, stands: Stands) {
         if let Some(node) = self.node(id) {
-            node.tempo.rising = rising;
-            node.tempo.leads = leads;
+            node.tempo.rising = stands.rising;
+            node.tempo.leads = stands.leads;
+            node.leased = stands.leased;
         }
     }
 
@@ -264,6 +279,7 @@ impl Asked {
             host: self.rest.asker(),
             port: self.settings.rest_port,
             prefer: self.answered,
+            only: self.leased,
             path,
             limit,
         }

@@ -23,6 +23,9 @@ pub(crate) struct Question {
     pub(crate) port: u16,
     /// Asked first: the address that answered last, so that a name with several does not flap between them.
     pub(crate) prefer: Option<IpAddr>,
+    /// Asks no other than `prefer`, as long as the name still has it: a leader's proof is that address's, and
+    /// another one of the same machine would be another leader.
+    pub(crate) only: bool,
     pub(crate) path: &'static str,
     /// For the total: name, connection, every byte.
     pub(crate) limit: Duration,
@@ -71,6 +74,9 @@ pub(crate) async fn ask(mut question: Question, clock: Clock) -> Result<Reply, N
 async fn exchange(question: &mut Question, clock: Clock) -> Result<Reply, NoAnswer> {
     let mut ips = question.host.addresses().await.to_vec();
     ips.sort_by_key(|ip| Some(*ip) != question.prefer);
+    if question.only && ips.first().copied() == question.prefer {
+        ips.truncate(1);
+    }
     let addresses: Vec<_> = ips
         .iter()
         .map(|ip| SocketAddr::new(*ip, question.port))

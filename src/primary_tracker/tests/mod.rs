@@ -93,9 +93,13 @@ impl Arena {
     }
 
     fn silent(&mut self, node: u64) -> bool {
+        self.silent_at(node, self.now)
+    }
+
+    fn silent_at(&mut self, node: u64, sent: BootTime) -> bool {
         let limit = Duration::from_secs(8);
         let silence = crate::topology::NoAnswer::TimedOut { limit };
-        self.observe(node, self.now, Err(silence.into()))
+        self.observe(node, sent, Err(silence.into()))
     }
 
     fn observe(&mut self, node: u64, sent: BootTime, heard: Result<Heard, Silence>) -> bool {
@@ -141,7 +145,7 @@ impl Arena {
     }
 
     fn conflicts(&self) -> u64 {
-        self.decider.metrics().conflicting_primaries.get()
+        self.decider.metrics.conflicting_primaries.get()
     }
 }
 

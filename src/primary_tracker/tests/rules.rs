@@ -96,6 +96,18 @@ fn of_two_answers_the_one_asked_later_counts() {
 }
 
 #[test]
+fn a_hung_question_that_ends_after_a_later_answer_makes_no_node_down() {
+    let mut arena = Arena::settled();
+    let early = arena.now;
+    arena.pass(1_000);
+    arena.leads(1, 5);
+    for _ in 0..DOWN_AFTER {
+        arena.silent_at(1, early);
+    }
+    assert!(arena.decider.records[0].up);
+}
+
+#[test]
 fn a_leader_that_follows_ends_its_sessions_at_once() {
     let mut arena = Arena::settled();
     let session = arena.session();

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::stand::*;
-use crate::primary_tracker::Wish;
+use crate::routing::testing::Wish;
 
 const SOON: Duration = Duration::from_secs(2);
 

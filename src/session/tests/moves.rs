@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::stand::*;
-use crate::primary_tracker::Wish;
 use crate::routing::RoutingSettings;
+use crate::routing::testing::Wish;
 use crate::session::SessionSettings;
 
 const SOON: Duration = Duration::from_secs(2);

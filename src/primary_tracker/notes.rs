@@ -1,0 +1,108 @@
+//! What the log says of a cluster, once an episode.
+
+use super::WhyNobody;
+use super::claims::Weighed;
+use super::decider::Decider;
+use crate::clock::BootTime;
+
+impl Decider {
+    pub(super) fn note_words_of_the_cluster(&mut self) {
+        let leader = self
+            .reign
+            .as_ref()
+            .and_then(|reign| self.records.iter().find(|r| r.id == reign.id))
+            .and_then(|record| record.latest.as_ref());
+        if let Some(latest) = leader {
+            let failsafe = latest.answer.failsafe;
+            self.paused = latest.answer.paused;
+            if failsafe && !self.failsafe {
+                tracing::warn!(
+                    "Patroni has lost its DCS and lives in failsafe mode: the leader stays"
+                );
+            }
+            self.failsafe = failsafe;
+        }
+        let standby = self.reign.is_none() && self.why == Some(WhyNobody::StandbyCluster);
+        if standby && !self.standby_said {
+            tracing::warn!("{}", WhyNobody::StandbyCluster.in_words());
+        }
+        self.standby_said = standby;
+    }
+
+    pub(super) fn note_conflict(&mut self, weighed: Weighed, now: BootTime) {
+        let claims: Vec<_> = self
+            .records
+            .iter()
+            .filter(|r| r.claim(now).is_some())
+            .collect();
+        let several = self.claims(now).len() > 1 || weighed == Weighed::Conflict;
+        if several && !self.conflict_said {
+            let names: Vec<String> = claims
+                .iter()
+                .filter_map(|r| {
+                    let claim = r.claim(now)?;
+                    Some(format!(
+                        "{} ({} timeline {} scope {})",
+                        r.settings.name,
+                        claim.dial,
+                        claim
+                            .timeline
+                            .map_or("unknown".to_owned(), |t| t.to_string()),
+                        claim.scope.as_deref().unwrap_or("unknown"),
+                    ))
+                })
+                .collect();
+            let claimants = names.join(", ");
+            if self.two_unpinned_clusters(now) {
+                tracing::error!(
+                    claimants,
+                    "conflict: two clusters lead; set topology.scope to the right one"
+                );
+            } else if weighed == Weighed::Conflict {
+                tracing::error!(
+                    claimants,
+                    "conflict: several nodes claim to lead; nobody is routed to"
+                );
+            } else {
+                tracing::warn!(
+                    claimants,
+                    "conflict: several nodes claim to lead; the highest timeline decides"
+                );
+            }
+        }
+        self.conflict_said = several;
+    }
+
+    pub(super) fn note_stale(&mut self, now: BootTime) {
+        for record in &mut self.records {
+            let stale = record.latest.as_ref().and_then(|l| l.claim.as_ref());
+            let Some(claim) = stale.filter(|c| now < c.until && self.pins.is_stale(c)) else {
+                record.said.stale = false;
+                continue;
+            };
+            if !std::mem::replace(&mut record.said.stale, true) {
+                tracing::warn!(
+                    node = &*record.settings.name,
+                    timeline = claim.timeline,
+                    known = self.pins.highest_timeline,
+                    "the node claims to lead on an older timeline than the last leader and is ignored; if the \
+                     cluster was restored to an older timeline, restart"
+                );
+            }
+        }
+    }
+
+    pub(super) fn note_lock_too_old(&mut self) {
+        let ttl = self.settings.patroni_ttl.unwrap_or(self.dynamic.ttl);
+        let id = self.reign.as_ref().map(|r| r.id);
+        if let Some(record) = self.records.iter_mut().find(|r| Some(r.id) == id)
+            && !std::mem::replace(&mut record.said.lock_too_old, true)
+        {
+            tracing::warn!(
+                node = &*record.settings.name,
+                ttl_secs = ttl.as_secs(),
+                "the node says that it leads, but it has not renewed its lock within Patroni's ttl"
+            );
+        }
+    }
+}
