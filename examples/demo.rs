@@ -4,7 +4,7 @@
 mod lab;
 
 use std::{
-    error::Error,
+    process::ExitCode,
     sync::atomic::Ordering,
     thread,
     time::{Duration, Instant},
@@ -34,6 +34,9 @@ struct Options {
     down: bool,
 }
 
+/// A client that waits for longer is shown as held.
+const HELD: Duration = Duration::from_millis(100);
+
 /// A change of leader that the clients lived through.
 struct Failover {
     title: String,
@@ -43,8 +46,17 @@ struct Failover {
     writable: Sighting,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let options = Options::parse();
+fn main() -> ExitCode {
+    match demo(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("demo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn demo(options: &Options) -> Result<(), LabError> {
     if options.down {
         println!("ended {} cluster(s)", lab::end_kept());
         return Ok(());
@@ -173,9 +185,12 @@ impl Screen<'_> {
                     .node_at(address.parse::<std::net::SocketAddr>().ok()?.ip())
             });
         let left = lease["leaseRemainingMs"].as_f64().filter(|_| valid);
-        let held = self.proxy.metric("held_clients").unwrap_or_default();
         let attempts = self.writers.attempts();
         let now = Instant::now();
+        let held = attempts
+            .iter()
+            .filter(|attempt| attempt.ended.is_none() && attempt.took(now) > HELD)
+            .count();
         let fresh = |attempt: &&Attempt| {
             attempt
                 .ended

@@ -88,15 +88,7 @@ pub fn round(lab: &Lab, proxy: &Proxy, fault: Fault, number: usize) -> Result<Ro
         read_only: count(|attempt| attempt.outcome == Outcome::ReadOnly),
         stranded,
     };
-    eprintln!(
-        "{fault:?} {number}: {old} -> {}, added {}, downtime {}, refused {} and cut {} of {}, stranded {stranded:?}",
-        writable.node,
-        ms(round.cost.added),
-        ms(round.cost.downtime),
-        round.refused,
-        round.cut,
-        round.attempts
-    );
+    tell(fault, number, old, &writable, &round);
     for failed in attempts
         .iter()
         .filter(|attempt| attempt.is_failed())
@@ -109,6 +101,19 @@ pub fn round(lab: &Lab, proxy: &Proxy, fault: Fault, number: usize) -> Result<Ro
         );
     }
     Ok(round)
+}
+
+fn tell(fault: Fault, number: usize, old: Node, writable: &Sighting, round: &Round) {
+    eprintln!(
+        "{fault:?} {number}: {old} -> {}, added {}, downtime {}, refused {} and cut {} of {}, stranded {:?}",
+        writable.node,
+        ms(round.cost.added),
+        ms(round.cost.downtime),
+        round.refused,
+        round.cut,
+        round.attempts,
+        round.stranded
+    );
 }
 
 fn inject(lab: &Lab, fault: Fault, old: Node) -> Result<(), LabError> {

@@ -10,7 +10,7 @@ mod figures;
 mod fleet;
 mod storm;
 
-use std::error::Error;
+use std::{error::Error, process::ExitCode};
 
 use clap::{Parser, ValueEnum};
 use failovers::Fault;
@@ -52,8 +52,17 @@ enum Item {
     Fleet,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let options = Options::parse();
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("failover: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     lab::end_on_signal()?;
     let wanted = |item: Item| options.only.is_empty() || options.only.contains(&item);
     let mut table = Table::default();

@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
     process::{Child, Command},
     sync::Mutex,
@@ -53,9 +53,12 @@ impl Lab {
         self.home.place.ip(Host::Node(node))
     }
 
-    /// Where a proxy of this lab listens: an address that clients reach and no other lab uses.
+    /// Where a proxy of this lab listens: the client's own loopback, of the nodes' family.
     pub fn client_ip(&self) -> IpAddr {
-        self.home.place.ip(Host::Client)
+        match self.ip(NODES[0]) {
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        }
     }
 
     pub fn postgres_at(&self, node: Node) -> SocketAddr {

@@ -89,12 +89,10 @@ impl Place {
             Host::Dcs => 10,
             Host::Client => 20,
         };
-        match (self.net, host) {
-            (Net::Loopback, Host::Client) => Ipv4Addr::LOCALHOST.into(),
-            (Net::Loopback6, Host::Client) => Ipv6Addr::LOCALHOST.into(),
-            (Net::Loopback, _) => Ipv4Addr::new(127, 0, self.slot, last).into(),
-            (Net::Netns, _) => Ipv4Addr::new(198, 18, self.slot, last).into(),
-            (Net::Loopback6, _) => {
+        match self.net {
+            Net::Loopback => Ipv4Addr::new(127, 0, self.slot, last).into(),
+            Net::Netns => Ipv4Addr::new(198, 18, self.slot, last).into(),
+            Net::Loopback6 => {
                 let subnet = u16::from(self.slot);
                 Ipv6Addr::new(0xfd68, 0x656c, 0x696f, subnet, 0, 0, 0, u16::from(last)).into()
             }

@@ -59,16 +59,27 @@ impl Proxy {
             .process_group(0)
             .spawn()
             .map_err(LabError::io("cannot start helios-proxy"))?;
-        let proxy = Self {
+        let mut proxy = Self {
             child,
             listens,
             admin,
             file,
             stays: false,
         };
-        lab.wait("leader known to the proxy", Duration::from_secs(15), || {
-            (proxy.topology()?["authoritative"]["valid"] == true).then_some(())
+        let started = lab.wait("leader known to the proxy", Duration::from_secs(15), || {
+            let over = proxy.child.try_wait().ok().flatten();
+            let leads = proxy
+                .topology()
+                .is_some_and(|said| said["authoritative"]["valid"] == true);
+            (leads || over.is_some()).then_some(over)
         })?;
+        if let Some(status) = started {
+            let said = fs::read_to_string(folder.join("proxy.log")).unwrap_or_default();
+            return Err(LabError::Refused(format!(
+                "helios-proxy ended at once ({status}): {}",
+                said.trim()
+            )));
+        }
         Ok(proxy)
     }
 
@@ -159,14 +170,17 @@ fn free_port(lab: &Lab) -> Result<SocketAddr, LabError> {
         .map_err(LabError::io("no free port"))
 }
 
-/// The binary beside this program's folder (`target/…/helios-proxy`), built first: cargo does nothing when it is fresh.
-/// `HELIOS_LAB_PROXY` names another one.
+/// The binary: cargo builds it for tests and benchmarks, for the demo it is asked to. `HELIOS_LAB_PROXY` names
+/// another one.
 fn program() -> Result<PathBuf, LabError> {
     if let Some(named) = env::var_os("HELIOS_LAB_PROXY") {
         return Ok(PathBuf::from(named));
     }
+    if let Some(built) = option_env!("CARGO_BIN_EXE_helios-proxy") {
+        return Ok(PathBuf::from(built));
+    }
     let own = env::current_exe().map_err(LabError::io("own path"))?;
-    // target/debug/examples/demo, target/release/deps/failover-…
+    // target/debug/examples/demo
     let folder = own
         .ancestors()
         .nth(2)
@@ -174,7 +188,15 @@ fn program() -> Result<PathBuf, LabError> {
     let binary = folder.join("helios-proxy");
     let mut build = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     build
-        .args(["build", "--quiet", "--bin", "helios-proxy"])
+        // With the example, so that the dependencies have the same features and are not built again.
+        .args([
+            "build",
+            "--quiet",
+            "--bin",
+            "helios-proxy",
+            "--example",
+            "demo",
+        ])
         .current_dir(env!("CARGO_MANIFEST_DIR"));
     if folder.ends_with("release") {
         build.arg("--release");
