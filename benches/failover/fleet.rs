@@ -87,7 +87,7 @@ pub fn measure(table: &mut Table) -> Result<(), Box<dyn Error>> {
 /// The leader's machine dies and its lock runs out; gives the time from the free key to the heir's word.
 fn kill(lab: &Lab, meanwhile: impl FnOnce() -> Result<(), LabError>) -> Result<Duration, LabError> {
     let old = lab.wait_healthy()?;
-    let observer = Observer::of(lab);
+    let observer = Observer::every(lab, Duration::from_millis(50));
     let began = Instant::now();
     lab.kill(old);
     let (free, met) = thread::scope(|scope| {

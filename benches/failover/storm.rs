@@ -55,13 +55,16 @@ struct Storm {
 }
 
 impl Storm {
-    /// The leader dies, the crowd gathers, the lock runs out.
+    /// The leader dies, the proxy's lease ends, the crowd gathers, the lock runs out.
     fn unleash(lab: &Lab, proxy: &Proxy, old: Node, config: Config) -> Result<Self, LabError> {
         let observer = Observer::of(lab);
         let killed = Instant::now();
         lab.kill(old);
+        lab.wait("end of the proxy's lease", Duration::from_secs(15), || {
+            (proxy.topology()?["authoritative"]["valid"] != true).then_some(())
+        })?;
         let crowd = thread::spawn(move || wait_together(&config));
-        lab.wait("crowd of held clients", Duration::from_secs(25), || {
+        lab.wait("crowd of held clients", Duration::from_secs(10), || {
             proxy
                 .metric("held_clients")
                 .filter(|held| *held >= CLIENTS as f64)
@@ -184,6 +187,8 @@ fn count_unauthenticated(data: &Path, most: &AtomicUsize, over: &AtomicBool) {
         let titles: Vec<String> = process::in_folder(data)
             .into_iter()
             .filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/cmdline")).ok())
+            // One that is just ending has none any more.
+            .filter(|title| !title.is_empty())
             .collect();
         let untitled = titles
             .iter()

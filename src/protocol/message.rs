@@ -6,9 +6,6 @@ pub(crate) type Tag = u8;
 /// ReadyForQuery.
 pub(crate) const READY: Tag = b'Z';
 
-/// Tag and length.
-const HEADER: usize = 5;
-
 /// What stands at the front of a server's bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found<'a> {

@@ -6,10 +6,8 @@ mod scanner;
 mod startup;
 
 pub(crate) use message::{
-    Found, READY, Tag, cancel_key, error_code, find, is_authentication_ok, parameter,
+    Found, READY, cancel_key, error_code, find, is_authentication_ok, parameter,
 };
 pub(crate) use refusal::{Code, Refusal};
 pub(crate) use scanner::Scanner;
-pub(crate) use startup::{
-    GSSENC_REQUEST, NO, Opening, Request, SSL_REQUEST, classify, is_well_formed, key_of_cancel,
-};
+pub(crate) use startup::{NO, Opening, Request, classify, is_well_formed, key_of_cancel};

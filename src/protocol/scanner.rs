@@ -42,11 +42,6 @@ impl Scanner {
         self.seen == 0 && !self.lost
     }
 
-    /// The tag of the last message that ended, 0 before the first.
-    pub(crate) fn last(&self) -> Tag {
-        self.last
-    }
-
     fn read_header<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let at = usize::from(self.seen);
         let take = bytes.len().min(5 - at);

@@ -1,9 +1,9 @@
 //! What a client's first bytes are: TLS, a request to negotiate, a cancel, a startup message, or not PostgreSQL.
 
 /// The whole SSLRequest.
-pub(crate) const SSL_REQUEST: [u8; 8] = packet(80_877_103);
+const SSL_REQUEST: [u8; 8] = packet(80_877_103);
 /// The whole GSSENCRequest.
-pub(crate) const GSSENC_REQUEST: [u8; 8] = packet(80_877_104);
+const GSSENC_REQUEST: [u8; 8] = packet(80_877_104);
 /// "Not here": the answer to either request.
 pub(crate) const NO: u8 = b'N';
 

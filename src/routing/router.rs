@@ -126,7 +126,10 @@ impl Router {
 
     async fn wait(&self, route: Route, ticket: &mut Ticket) -> Routed {
         let at_once = self.choose(route, &self.picture.borrow());
-        if !at_once.is_ok_and(|target| self.may_be_dialled(&target)) {
+        let is_free = at_once.is_ok_and(|target| self.may_be_dialled(&target));
+        let is_behind = self.turn.available_permits() == 0 && self.demand.held_now() > 0;
+        if !is_free || is_behind {
+            // Behind somebody who is held, one waits for the same; behind somebody who waits for a slot, one does not.
             ticket.hold(&self.demand, &self.metrics);
         }
         self.own_proof(ticket).await;

@@ -1,6 +1,7 @@
 //! The long stay: both directions at once, until one side closes, the epoch is over, or the process drains.
 
 use std::future::poll_fn;
+use std::io;
 use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -133,9 +134,12 @@ impl Relay {
                 Poll::Ready(Ok(Moved::Closed)) => {
                     return self.forward.down.closed.then_some(Over::Closed);
                 }
-                Poll::Ready(Err(Broken::Source(_))) => return Some(Over::Closed),
-                // The server takes nothing more, but may have said why: what it sent is still read.
-                Poll::Ready(Err(Broken::Sink(_))) => self.forward.up.sink(),
+                Poll::Ready(Err(Broken::Source(error))) => return Some(self.client_lost(&error)),
+                Poll::Ready(Err(Broken::Sink(error))) => {
+                    self.server_lost(&error);
+                    // It takes nothing more, but may have said why: what it sent is still read.
+                    self.forward.up.sink();
+                }
             }
         }
     }
@@ -174,11 +178,12 @@ impl Relay {
                 Poll::Ready(Ok(Moved::Closed)) => {
                     return self.is_client_done().then_some(Over::Closed);
                 }
-                Poll::Ready(Err(Broken::Source(_))) => {
+                Poll::Ready(Err(Broken::Source(error))) => {
+                    self.server_lost(&error);
                     self.forward.down.ended = true;
                     self.server_ended();
                 }
-                Poll::Ready(Err(Broken::Sink(_))) => return Some(Over::Closed),
+                Poll::Ready(Err(Broken::Sink(error))) => return Some(self.client_lost(&error)),
             }
         }
     }
@@ -201,6 +206,16 @@ impl Relay {
             *timer = None;
             hearing.hear(chunk, scan, place, shared)
         })
+    }
+
+    fn client_lost(&self, error: &io::Error) -> Over {
+        tracing::debug!(client = %self.tokens.seat.place.peer, %error, "the client's connection broke");
+        Over::Closed
+    }
+
+    fn server_lost(&self, error: &io::Error) {
+        let place = &self.tokens.seat.place;
+        tracing::debug!(client = %place.peer, node = %place.node, %error, "the server's connection broke");
     }
 
     /// The server's end was read, not passed on yet: the last moment for words.

@@ -58,14 +58,20 @@ pub struct Observer {
 }
 
 impl Observer {
+    /// Asks each node a hundred times a second.
     pub fn of(lab: &Lab) -> Self {
+        Self::every(lab, EVERY)
+    }
+
+    /// Asks less often, where the asking itself would weigh.
+    pub fn every(lab: &Lab, pause: Duration) -> Self {
         let seen = Arc::<Mutex<Vec<Sighting>>>::default();
         let over = Arc::<AtomicBool>::default();
         let threads = NODES
             .into_iter()
             .map(|node| {
                 let (at, seen, over) = (lab.rest_at(node), Arc::clone(&seen), Arc::clone(&over));
-                thread::spawn(move || watch(node, at, &seen, &over))
+                thread::spawn(move || watch(node, at, pause, &seen, &over))
             })
             .collect();
         Self {
@@ -118,7 +124,13 @@ impl Drop for Observer {
     }
 }
 
-fn watch(node: Node, at: SocketAddr, seen: &Mutex<Vec<Sighting>>, over: &AtomicBool) {
+fn watch(
+    node: Node,
+    at: SocketAddr,
+    pause: Duration,
+    seen: &Mutex<Vec<Sighting>>,
+    over: &AtomicBool,
+) {
     let mut last = None;
     while !over.load(Ordering::Relaxed) {
         let asked = Instant::now();
@@ -136,7 +148,7 @@ fn watch(node: Node, at: SocketAddr, seen: &Mutex<Vec<Sighting>>, over: &AtomicB
                 .push(sighting);
             last = Some(word);
         }
-        thread::sleep(EVERY.saturating_sub(asked.elapsed()));
+        thread::sleep(pause.saturating_sub(asked.elapsed()));
     }
 }
 

@@ -281,3 +281,44 @@ async fn a_full_server_is_told_of_at_once_and_waited_for_by_those_who_waited() {
     held.until_ready().await;
     assert!(server.dials() <= 4, "250 ms apart, not as fast as can be");
 }
+
+#[tokio::test]
+async fn a_changed_limit_counts_for_the_next_client() {
+    let stand = Stand::start().await;
+    let server = Server::start("a", Manner::Serves).await;
+    stand.script.leads(server.addr);
+    let mut first = stand.session().await;
+    stand.settings.send_modify(|s| s.max_connections = 1);
+
+    let mut second = stand.client().await;
+    second.send(STARTUP).await;
+
+    assert_eq!(second.refusal().await.0, "53300");
+    assert_eq!(first.asks().await, "a");
+}
+
+#[tokio::test]
+async fn a_client_that_dawdles_gives_its_dial_slot_back_after_a_second() {
+    let routing = RoutingSettings {
+        dial_concurrency: 1,
+        ..RoutingSettings::default()
+    };
+    let stand = Stand::with(routing, SessionSettings::default()).await;
+    let server = Server::start("a", Manner::Serves).await;
+    stand.script.leads(server.addr);
+    let mut slow = stand.client().await;
+    slow.send(SSL).await;
+    assert_eq!(slow.byte().await, Some(b'N'));
+
+    let start = Instant::now();
+    let _next = stand.session().await;
+
+    assert!(
+        start.elapsed() > Duration::from_millis(800),
+        "{:?}",
+        start.elapsed()
+    );
+    assert!(start.elapsed() < SOON);
+    slow.send(STARTUP).await;
+    slow.until_ready().await;
+}
