@@ -324,6 +324,15 @@ impl Metrics {
         );
     }
 
+    /// Open read-write sessions at a node.
+    pub(crate) fn sessions_at(&self, node: &str) -> i64 {
+        let label = SessionLabel {
+            node: node.to_owned(),
+            route: "primary",
+        };
+        self.sessions.get_or_create(&label).get()
+    }
+
     pub(crate) fn refuse(&self, reason: Refusal) {
         self.refused.get_or_create(&RefusalLabel { reason }).inc();
     }

@@ -14,11 +14,10 @@ pub(super) enum Weighed {
 
 /// A strictly higher timeline wins within one cluster; a claim that names none loses against one that does.
 pub(super) fn weigh(claims: &[(NodeId, &Claim)]) -> Weighed {
-    let Some((first, rest)) = claims.split_first() else {
+    if claims.is_empty() {
         return Weighed::Nobody;
-    };
-    let same = |a: &Claim, b: &Claim| same_cluster(a, b);
-    if rest.iter().any(|(_, claim)| !same(first.1, claim)) {
+    }
+    if are_several_clusters(claims.iter().map(|(_, claim)| *claim)) {
         return Weighed::Conflict;
     }
     let highest = claims.iter().map(|(_, claim)| claim.timeline).max();
@@ -31,8 +30,19 @@ pub(super) fn weigh(claims: &[(NodeId, &Claim)]) -> Weighed {
     }
 }
 
+/// Compared pair by pair: one that names nothing agrees with two that differ.
+pub(super) fn are_several_clusters<'a>(claims: impl Iterator<Item = &'a Claim> + Clone) -> bool {
+    let mut rest = claims;
+    while let Some(claim) = rest.next() {
+        if rest.clone().any(|other| !same_cluster(claim, other)) {
+            return true;
+        }
+    }
+    false
+}
+
 /// A name that one of them leaves out distinguishes nothing.
-pub(super) fn same_cluster(a: &Claim, b: &Claim) -> bool {
+fn same_cluster(a: &Claim, b: &Claim) -> bool {
     let agree = |a: Option<&str>, b: Option<&str>| a.is_none() || b.is_none() || a == b;
     agree(a.scope.as_deref(), b.scope.as_deref())
         && agree(a.identifier.as_deref(), b.identifier.as_deref())
@@ -87,6 +97,12 @@ mod tests {
     fn two_clusters_are_a_conflict_whatever_their_timelines() {
         let (a, b) = (claim(Some(5), "7", "main"), claim(Some(9), "8", "main"));
         assert_eq!(weighed(&[a, b]), Weighed::Conflict);
+        let (none, a, b) = (
+            claim(Some(9), "", ""),
+            claim(Some(5), "7", ""),
+            claim(Some(5), "8", ""),
+        );
+        assert_eq!(weighed(&[none, a, b]), Weighed::Conflict);
         let (a, b) = (claim(Some(5), "", "main"), claim(Some(9), "", "other"));
         assert_eq!(weighed(&[a, b]), Weighed::Conflict);
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::claims::{Weighed, same_cluster, weigh};
+use super::claims::{Weighed, are_several_clusters, weigh};
 use super::gap::Gap;
 use super::pins::Pins;
 use super::record::{Claim, Latest, Record};
@@ -103,10 +103,8 @@ impl Decider {
     pub(super) fn decide(&mut self, now: BootTime) -> bool {
         self.note_words_of_the_cluster();
         let before = (self.epoch, self.reign.is_some(), self.why);
-        if let Some((old, new)) = self
-            .pins
-            .give_way(self.records.iter().filter_map(|r| r.foreign.as_ref()), now)
-        {
+        let foreign = self.records.iter().filter_map(|r| r.foreign.as_ref());
+        if let Some((old, new)) = self.pins.give_way(foreign, now) {
             tracing::warn!(
                 old = &*old,
                 new = &*new,
@@ -172,10 +170,17 @@ impl Decider {
             addr: claim.dial,
             timeline: claim.timeline,
         };
-        self.end_reign(RevokeReason::moved);
-        for removed in self.removed.drain(..) {
-            removed.revocation.revoke(RevokeReason::moved);
+        let same = |reign: &Reign| reign.is_same(claim.dial, claim.timeline);
+        if let Some(at) = self.removed.iter().position(same) {
+            // A reload that only names or asks the leader otherwise is no change of leader.
+            let mut reign = self.removed.swap_remove(at);
+            reign.id = id;
+            reign.leader = leader;
+            reign.extend(claim);
+            self.reign = Some(reign);
+            return;
         }
+        self.end_reign(RevokeReason::moved);
         self.epoch += 1;
         self.metrics.leader_changes.inc();
         if self.epoch > 1 {
@@ -228,9 +233,6 @@ impl Decider {
             }
         };
         reign.open = false;
-        if too_old {
-            self.note_lock_too_old();
-        }
         if let Some(reason) = revoke {
             self.end_reign(reason);
         }
@@ -243,7 +245,9 @@ impl Decider {
                 .iter()
                 .any(|r| r.latest.as_ref().is_some_and(wanted))
         };
-        if answers(|l| l.answer.role == Some(Role::StandbyLeader)) {
+        if answers(|l| l.claim.as_ref().is_some_and(|claim| claim.lock_too_old)) {
+            WhyNobody::LockAge
+        } else if answers(|l| l.answer.role == Some(Role::StandbyLeader)) {
             WhyNobody::StandbyCluster
         } else if answers(|l| l.evidence != Evidence::Leads) {
             WhyNobody::NobodyLeads
@@ -253,11 +257,16 @@ impl Decider {
     }
 
     fn end_reign(&mut self, reason: RevokeReason) {
+        for removed in self.removed.drain(..) {
+            removed.revocation.revoke(reason);
+        }
         if let Some(reign) = self.reign.take() {
             self.dead_lock_ends = reign.lock_ends;
             self.gap.lost(&reign.leader.name, reign.proved);
+            let sessions = self.metrics.sessions_at(&reign.leader.name);
             reign.revocation.revoke(reason);
             tracing::info!(
+                sessions,
                 node = &*reign.leader.name,
                 epoch = reign.epoch,
                 reason = reason.in_words(),
@@ -268,11 +277,7 @@ impl Decider {
 
     /// Before anything is pinned, two clusters that lead are a conflict, also when one of them is not up yet.
     pub(super) fn two_unpinned_clusters(&self, now: BootTime) -> bool {
-        let mut claims = self.records.iter().filter_map(|r| r.claim(now));
-        let Some(first) = claims.next() else {
-            return false;
-        };
-        claims.any(|claim| !same_cluster(first, claim))
+        are_several_clusters(self.records.iter().filter_map(|r| r.claim(now)))
     }
 
     /// When this machine has to think again without having heard anything.

@@ -30,13 +30,46 @@ pub(crate) struct Demand {
     open: AtomicUsize,
     /// When a read-write session was last open, in milliseconds of the clock; 0 = never.
     last_open: AtomicU64,
-    /// Tiny and never held across an await: only pushes and one take.
-    wishes: Mutex<Vec<Wish>>,
+    /// Tiny and never held across an await: one entry is written, or all are taken.
+    wishes: Mutex<Wishes>,
     changed: Notify,
 }
 
-/// More wishes than this at once say nothing new.
-const WISHES: usize = 64;
+/// The newest wish of each kind: an older one says nothing more, and a crowd's are one.
+#[derive(Debug, Default)]
+struct Wishes {
+    failed: Option<(SocketAddr, BootTime)>,
+    ready: Option<(SocketAddr, BootTime)>,
+    fresh: Option<BootTime>,
+    closed: Option<BootTime>,
+}
+
+impl Wishes {
+    fn add(&mut self, wish: Wish) {
+        let later = |a: (SocketAddr, BootTime), b: Option<(SocketAddr, BootTime)>| match b {
+            Some(b) if b.1 > a.1 => Some(b),
+            _ => Some(a),
+        };
+        match wish {
+            Wish::Fresh(since) => self.fresh = self.fresh.max(Some(since)),
+            Wish::DialFailed(addr, at) => self.failed = later((addr, at), self.failed),
+            Wish::DialReady(addr, at) => self.ready = later((addr, at), self.ready),
+            Wish::ServerClosed(at) => self.closed = self.closed.max(Some(at)),
+        }
+    }
+
+    /// Failures before successes: a success settles what failed before it.
+    fn into_list(self) -> Vec<Wish> {
+        let failed = self.failed.map(|(addr, at)| Wish::DialFailed(addr, at));
+        let ready = self.ready.map(|(addr, at)| Wish::DialReady(addr, at));
+        let fresh = self.fresh.map(Wish::Fresh);
+        let closed = self.closed.map(Wish::ServerClosed);
+        [failed, ready, fresh, closed]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+}
 
 impl Demand {
     pub(crate) fn new(clock: Clock) -> Arc<Self> {
@@ -45,7 +78,7 @@ impl Demand {
             held: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
             last_open: AtomicU64::new(0),
-            wishes: Mutex::new(Vec::new()),
+            wishes: Mutex::default(),
             changed: Notify::new(),
         })
     }
@@ -68,11 +101,10 @@ impl Demand {
     }
 
     pub(crate) fn wish(&self, wish: Wish) {
-        let mut wishes = self.wishes.lock().unwrap_or_else(PoisonError::into_inner);
-        if wishes.len() < WISHES {
-            wishes.push(wish);
-        }
-        drop(wishes);
+        self.wishes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .add(wish);
         self.changed.notify_one();
     }
 
@@ -97,7 +129,7 @@ impl Demand {
 
     /// For the tracker: what was wished since the last call.
     pub(crate) fn take_wishes(&self) -> Vec<Wish> {
-        std::mem::take(&mut *self.wishes.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.wishes.lock().unwrap_or_else(PoisonError::into_inner)).into_list()
     }
 
     /// For the tracker: something above has changed.
@@ -133,5 +165,31 @@ impl Drop for OpenGuard {
         if self.0.open.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.0.changed.notify_one();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_crowds_wishes_are_one_and_none_crowds_out_another() {
+        let demand = Demand::new(Clock::paused());
+        let addr = "127.0.0.1:5432".parse().unwrap();
+        let at = |ms| BootTime::ZERO + Duration::from_millis(ms);
+
+        for ms in 0..10_000 {
+            demand.wish(Wish::ServerClosed(at(ms)));
+        }
+        demand.wish(Wish::DialFailed(addr, at(7)));
+        demand.wish(Wish::DialFailed(addr, at(5)));
+
+        assert_eq!(
+            demand.take_wishes(),
+            [Wish::DialFailed(addr, at(7)), Wish::ServerClosed(at(9_999))]
+        );
+        assert!(demand.take_wishes().is_empty());
     }
 }

@@ -66,6 +66,7 @@ impl Decider {
             return CheckResult::silent;
         };
         let claim = (evidence == Evidence::Leads).then(|| self.claim(&said, dial, sent, now));
+        self.note_lock_age(at, claim.as_ref());
         if evidence == Evidence::Promoting {
             self.gap
                 .promotion(Arc::clone(&self.records[at].settings.name), now);

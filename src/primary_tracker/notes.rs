@@ -3,6 +3,7 @@
 use super::WhyNobody;
 use super::claims::Weighed;
 use super::decider::Decider;
+use super::record::Claim;
 use crate::clock::BootTime;
 
 impl Decider {
@@ -12,16 +13,13 @@ impl Decider {
             .as_ref()
             .and_then(|reign| self.records.iter().find(|r| r.id == reign.id))
             .and_then(|record| record.latest.as_ref());
-        if let Some(latest) = leader {
-            let failsafe = latest.answer.failsafe;
-            self.paused = latest.answer.paused;
-            if failsafe && !self.failsafe {
-                tracing::warn!(
-                    "Patroni has lost its DCS and lives in failsafe mode: the leader stays"
-                );
-            }
-            self.failsafe = failsafe;
+        let failsafe = leader.is_some_and(|latest| latest.answer.failsafe);
+        if failsafe && !self.failsafe {
+            tracing::warn!("Patroni has lost its DCS and lives in failsafe mode: the leader stays");
         }
+        self.failsafe = failsafe;
+        let mut latest = self.records.iter().filter_map(|r| r.latest.as_ref());
+        self.paused = latest.any(|latest| latest.answer.paused);
         let standby = self.reign.is_none() && self.why == Some(WhyNobody::StandbyCluster);
         if standby && !self.standby_said {
             tracing::warn!("{}", WhyNobody::StandbyCluster.in_words());
@@ -92,17 +90,18 @@ impl Decider {
         }
     }
 
-    pub(super) fn note_lock_too_old(&mut self) {
+    /// A leader that is refused by the age of its lock alone.
+    pub(super) fn note_lock_age(&mut self, at: usize, claim: Option<&Claim>) {
         let ttl = self.settings.patroni_ttl.unwrap_or(self.dynamic.ttl);
-        let id = self.reign.as_ref().map(|r| r.id);
-        if let Some(record) = self.records.iter_mut().find(|r| Some(r.id) == id)
-            && !std::mem::replace(&mut record.said.lock_too_old, true)
-        {
+        let record = &mut self.records[at];
+        let too_old = claim.is_some_and(|claim| claim.lock_too_old);
+        if too_old && !record.said.lock_too_old {
             tracing::warn!(
                 node = &*record.settings.name,
                 ttl_secs = ttl.as_secs(),
                 "the node says that it leads, but it has not renewed its lock within Patroni's ttl"
             );
         }
+        record.said.lock_too_old = too_old;
     }
 }

@@ -19,6 +19,8 @@ pub(super) struct Pins {
     identifier_configured: bool,
     /// When a node last showed `identifier`.
     shown: BootTime,
+    /// The one other identifier that leads, and since when: time in which nobody was heard does not count.
+    successor: Option<(Arc<str>, BootTime)>,
     /// The highest timeline that has led under `identifier`.
     pub(super) highest_timeline: Option<u32>,
 }
@@ -37,6 +39,7 @@ impl Pins {
             identifier_configured: identifier.is_some(),
             identifier,
             shown: BootTime::ZERO,
+            successor: None,
             highest_timeline: None,
         }
     }
@@ -94,18 +97,24 @@ impl Pins {
         foreign: impl Iterator<Item = &'a Claim>,
         now: BootTime,
     ) -> Option<(Arc<str>, Arc<str>)> {
-        let known = self.identifier.as_ref()?;
-        if self.identifier_configured || now.saturating_sub(self.shown) < FORGOTTEN {
+        let mut others = foreign
+            .filter(|claim| now < claim.until)
+            .filter_map(|claim| claim.identifier.as_ref());
+        let other = others.next().map(Arc::clone);
+        let other = other.filter(|first| others.all(|another| another == first));
+        self.successor = match (other, self.successor.take()) {
+            (Some(other), Some((known, since))) if known == other => Some((other, since)),
+            (Some(other), _) => Some((other, now)),
+            (None, _) => None,
+        };
+        let (other, since) = self.successor.as_ref()?;
+        let is_long = |at: BootTime| now.saturating_sub(at) >= FORGOTTEN;
+        if self.identifier_configured || !is_long(self.shown) || !is_long(*since) {
             return None;
         }
-        let mut others = foreign.filter_map(|claim| claim.identifier.as_ref());
-        let other = others.next()?;
-        if others.any(|another| another != other) {
-            return None;
-        }
-        let before = Arc::clone(known);
         let other = Arc::clone(other);
-        self.identifier = Some(Arc::clone(&other));
+        let before = self.identifier.replace(Arc::clone(&other))?;
+        self.successor = None;
         self.shown = now;
         self.highest_timeline = None;
         Some((before, other))

@@ -21,6 +21,8 @@ const RECENT: Duration = Duration::from_secs(10);
 const AROUND_LOCK_END: Duration = Duration::from_secs(2);
 /// What the cluster says about itself is asked so often, outside of doubt.
 const DYNAMIC_EVERY: Duration = Duration::from_secs(60);
+/// … and so often until it was heard once.
+const DYNAMIC_RETRY: Duration = Duration::from_secs(5);
 /// A sign of life at least so often, also when nothing happens.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// The first round is over by then, whoever is silent.
@@ -208,7 +210,11 @@ impl Tracker {
             && now >= self.next_dynamic
         {
             self.poller.ask_dynamic(reign.id);
-            self.next_dynamic = now + DYNAMIC_EVERY;
+            let again = match self.told_dynamic {
+                Some(_) => DYNAMIC_EVERY,
+                None => DYNAMIC_RETRY,
+            };
+            self.next_dynamic = now + again;
         }
     }
 

@@ -30,22 +30,18 @@ impl Arena {
     fn with(settings: TrackerSettings) -> Self {
         let metrics = Arc::new(Metrics::new());
         let mut decider = Decider::new(settings, UP_AFTER, DOWN_AFTER, metrics);
-        for n in 1..=3_u64 {
-            let node = NodeSettings {
-                name: format!("n{n}").into(),
-                host: format!("127.0.1.{n}").into(),
-                port: 5432,
-                rest_host: None,
-                rest_port: 8008,
-                enabled: true,
-                weight: 100,
-            };
-            decider.records.push(Record::new(NodeId(n), node));
+        for n in 1..=3 {
+            decider.records.push(record(n));
         }
         Self {
             decider,
             now: BootTime::ZERO + Duration::from_secs(3600),
         }
+    }
+
+    /// A node of the same address, as a reload brings it.
+    fn add_again(&mut self, node: u64) {
+        self.decider.records.push(record(node));
     }
 
     /// All three up, n1 leading on timeline 5.
@@ -147,6 +143,19 @@ impl Arena {
     fn conflicts(&self) -> u64 {
         self.decider.metrics.conflicting_primaries.get()
     }
+}
+
+fn record(n: u64) -> Record {
+    let node = NodeSettings {
+        name: format!("n{n}").into(),
+        host: format!("127.0.1.{n}").into(),
+        port: 5432,
+        rest_host: None,
+        rest_port: 8008,
+        enabled: true,
+        weight: 100,
+    };
+    Record::new(NodeId(n), node)
 }
 
 fn body(role: &str, state: &str, timeline: u32) -> String {

@@ -415,6 +415,57 @@ fn a_removed_leader_is_no_leader_and_its_sessions_drain_until_another_leads() {
 }
 
 #[test]
+fn a_leader_that_a_reload_names_or_asks_otherwise_is_the_same_epoch() {
+    let mut arena = Arena::settled();
+    let session = arena.session();
+    arena.decider.remove(crate::topology::NodeId(1));
+    arena.pass(0);
+
+    arena.add_again(1);
+    arena.leads(1, 5);
+    arena.leads(1, 5);
+
+    assert_eq!((arena.routed(), arena.epoch()), (Some(1), 1));
+    assert!(!session.is_revoked());
+}
+
+#[test]
+fn a_promotion_ends_the_sessions_of_a_removed_leader_too() {
+    let mut arena = Arena::settled();
+    let session = arena.session();
+    arena.decider.remove(crate::topology::NodeId(1));
+    arena.say(2, 200, &body("replica", "running", 5));
+    assert_eq!(session.reason(), Some(RevokeReason::promoting));
+}
+
+#[test]
+fn an_old_claim_of_another_cluster_is_no_successor() {
+    let mut arena = Arena::settled();
+    arena.say(3, 200, &of_cluster("primary", "running", 1, "main", "8"));
+    let session = arena.session();
+
+    arena.pass(86_400_000);
+
+    assert!(!session.is_revoked());
+    arena.say(3, 200, &of_cluster("primary", "running", 1, "main", "8"));
+    assert!(!session.is_revoked(), "nobody was heard in that day");
+}
+
+#[test]
+fn a_start_with_an_aged_lock_says_so() {
+    let mut arena = Arena::new();
+    let date = "Mon, 30 Nov 2026 05:25:51 GMT";
+    let old = body("primary", "running", 5).replacen('{', r#"{"dcs_last_seen":1796016300,"#, 1);
+    for _ in 0..2 {
+        arena.say_at(1, 200, &old, arena.now, Some(date));
+    }
+    assert_eq!(
+        (arena.routed(), arena.why()),
+        (None, Some(WhyNobody::LockAge))
+    );
+}
+
+#[test]
 fn facts_are_told_and_repetitions_are_not() {
     let mut arena = Arena::settled();
     assert!(!arena.leads(1, 5));
