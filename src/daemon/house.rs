@@ -198,7 +198,7 @@ impl House {
         let orders = self
             .orders
             .try_reserve()
-            .map_err(|_full_or_closed| ReloadError::Ended)?;
+            .map_err(|_full_or_closed| ReloadError::Busy)?;
         orders.send(tracker_orders(&config));
         self.routing.send_replace(config.routing.clone());
         self.session.send_replace(config.session.clone());

@@ -43,9 +43,9 @@ pub enum ReloadError {
     #[error(transparent)]
     Bind(#[from] BindFailed),
 
-    /// The tracker has ended.
-    #[error("the tracker has ended")]
-    Ended,
+    /// The tracker has ended, or has not come to the last reloads yet.
+    #[error("the tracker takes no orders now")]
+    Busy,
 }
 
 /// What a reload has done.

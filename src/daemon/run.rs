@@ -53,10 +53,13 @@ impl Source {
 /// Runs until a signal ends it.
 pub(super) fn run(source: &Source) -> Result<(), Failure> {
     // This thread only listens to signals and to the house, which has threads of its own.
-    tokio::runtime::Builder::new_current_thread()
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()?
-        .block_on(start(source))
+        .build()?;
+    let lived = runtime.block_on(start(source));
+    // Not dropped, which would wait for a thread that does not end.
+    runtime.shutdown_background();
+    lived
 }
 
 async fn start(source: &Source) -> Result<(), Failure> {

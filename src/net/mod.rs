@@ -10,6 +10,6 @@ mod socket_file;
 pub(crate) use address::Address;
 pub(crate) use connect::connect_any;
 pub(crate) use listen::{BindError, BindOptions, Socket, bind};
-pub(crate) use names::{Asker, Host};
+pub(crate) use names::{Asker, Host, at_port};
 pub(crate) use socket::{TcpLook, descriptor_limit, keepalive, nodelay, tcp_info};
 pub(crate) use socket_file::SocketFile;

@@ -12,13 +12,19 @@ const REFRESH: Duration = Duration::from_secs(5);
 /// While nothing is known yet.
 const RETRY: Duration = Duration::from_millis(500);
 
+/// `addr` with another port. Addresses here have port 0 and keep the zone of a link-local one.
+pub(crate) fn at_port(mut addr: SocketAddr, port: u16) -> SocketAddr {
+    addr.set_port(port);
+    addr
+}
+
 /// A host as configured.
 #[derive(Debug)]
 pub(crate) enum Host {
-    Literal(IpAddr),
+    Literal(SocketAddr),
     Name {
         /// Empty until the first lookup succeeds. NXDOMAIN or a dead resolver keeps the last good addresses.
-        known: watch::Receiver<Arc<[IpAddr]>>,
+        known: watch::Receiver<Arc<[SocketAddr]>>,
         /// The lookups end with the host.
         _lookups: AbortOnDropHandle<()>,
     },
@@ -28,8 +34,8 @@ impl Host {
     /// A literal address (brackets allowed), or a name whose lookups begin now, on this runtime.
     pub(crate) fn new(host: &str) -> Self {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
-        if let Ok(ip) = bare.parse() {
-            return Self::Literal(ip);
+        if let Ok(ip) = bare.parse::<IpAddr>() {
+            return Self::Literal(SocketAddr::new(ip, 0));
         }
         let (publish, known) = watch::channel(Arc::from([]));
         let name: Arc<str> = host.into();
@@ -43,15 +49,15 @@ impl Host {
     /// For tasks of their own: what a question needs, without the host itself.
     pub(crate) fn asker(&self) -> Asker {
         match self {
-            Self::Literal(ip) => Asker::Literal(*ip),
+            Self::Literal(addr) => Asker::Literal(*addr),
             Self::Name { known, .. } => Asker::Name(known.clone()),
         }
     }
 
     /// What is known now.
-    pub(crate) fn addresses(&self) -> Arc<[IpAddr]> {
+    pub(crate) fn addresses(&self) -> Arc<[SocketAddr]> {
         match self {
-            Self::Literal(ip) => Arc::from([*ip]),
+            Self::Literal(addr) => Arc::from([*addr]),
             Self::Name { known, .. } => Arc::clone(&known.borrow()),
         }
     }
@@ -60,15 +66,15 @@ impl Host {
 /// Asks for the addresses of a [`Host`].
 #[derive(Clone, Debug)]
 pub(crate) enum Asker {
-    Literal(IpAddr),
-    Name(watch::Receiver<Arc<[IpAddr]>>),
+    Literal(SocketAddr),
+    Name(watch::Receiver<Arc<[SocketAddr]>>),
 }
 
 impl Asker {
     /// The addresses, as soon as any are known: the caller brings the time limit.
-    pub(crate) async fn addresses(&mut self) -> Arc<[IpAddr]> {
+    pub(crate) async fn addresses(&mut self) -> Arc<[SocketAddr]> {
         match self {
-            Self::Literal(ip) => Arc::from([*ip]),
+            Self::Literal(addr) => Arc::from([*addr]),
             Self::Name(known) => match known.wait_for(|found| !found.is_empty()).await {
                 Ok(found) => Arc::clone(&found),
                 Err(_lookups_ended) => Arc::from([]),
@@ -77,10 +83,10 @@ impl Asker {
     }
 }
 
-async fn look_up(name: Arc<str>, publish: watch::Sender<Arc<[IpAddr]>>) {
+async fn look_up(name: Arc<str>, publish: watch::Sender<Arc<[SocketAddr]>>) {
     loop {
         match tokio::net::lookup_host((&*name, 0)).await {
-            Ok(found) => publish_found(&name, found.map(|addr: SocketAddr| addr.ip()), &publish),
+            Ok(found) => publish_found(&name, found, &publish),
             Err(error) => {
                 tracing::debug!(%name, %error, "name lookup failed; the last addresses stay")
             }
@@ -96,10 +102,10 @@ async fn look_up(name: Arc<str>, publish: watch::Sender<Arc<[IpAddr]>>) {
 
 fn publish_found(
     name: &str,
-    found: impl Iterator<Item = IpAddr>,
-    publish: &watch::Sender<Arc<[IpAddr]>>,
+    found: impl Iterator<Item = SocketAddr>,
+    publish: &watch::Sender<Arc<[SocketAddr]>>,
 ) {
-    let mut addresses: Vec<IpAddr> = Vec::new();
+    let mut addresses: Vec<SocketAddr> = Vec::new();
     for ip in found {
         if !addresses.contains(&ip) {
             addresses.push(ip);
@@ -132,11 +138,19 @@ mod tests {
             ("::1", "::1"),
             ("[fd00::5]", "fd00::5"),
         ] {
-            assert_eq!(
-                *Host::new(text).addresses(),
-                [ip.parse::<IpAddr>().unwrap()]
-            );
+            let expected = SocketAddr::new(ip.parse().unwrap(), 0);
+            assert_eq!(*Host::new(text).addresses(), [expected]);
         }
+    }
+
+    #[tokio::test]
+    async fn a_link_local_address_keeps_its_zone() {
+        let found = Host::new("fe80::1%lo").asker().addresses().await;
+
+        let SocketAddr::V6(addr) = at_port(found[0], 8008) else {
+            panic!("{found:?}");
+        };
+        assert_eq!((addr.port(), addr.scope_id() > 0), (8008, true));
     }
 
     #[tokio::test]
@@ -145,13 +159,13 @@ mod tests {
 
         let found = host.asker().addresses().await;
 
-        assert!(found.iter().all(IpAddr::is_loopback) && !found.is_empty());
+        assert!(found.iter().all(|addr| addr.ip().is_loopback()) && !found.is_empty());
     }
 
     #[tokio::test]
     async fn a_failed_lookup_keeps_the_last_addresses_and_an_order_is_no_news() {
         let (publish, mut known) = watch::channel(Arc::from([]));
-        let both: [IpAddr; 2] = ["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()];
+        let both: [SocketAddr; 2] = ["10.0.0.1:0", "10.0.0.2:0"].map(|a| a.parse().unwrap());
 
         publish_found("db", both.into_iter(), &publish);
         known.mark_unchanged();

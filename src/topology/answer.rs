@@ -1,8 +1,11 @@
 //! What a Patroni node says of itself: a pure reading of status line, Date and body.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// The usable part of an answer. Whatever is missing, of an odd type or unknown is left out: one odd field must
 /// not hide a good leader.
@@ -88,36 +91,39 @@ impl State {
 impl Answer {
     /// `None` when the body is not Patroni's: not a JSON object, or one with neither a role nor a state.
     pub(crate) fn read(status: u16, date: Option<&str>, body: &[u8]) -> Option<Self> {
-        let Ok(Value::Object(said)) = serde_json::from_slice(body) else {
-            return None;
-        };
-        let role = word(&said, "role").map(Role::read);
-        let state = word(&said, "state").map(State::read);
+        let text = String::from_utf8_lossy(body);
+        let said = Members::read(&text)?;
+        let role = said.word("role").as_deref().map(Role::read);
+        let state = said.word("state").as_deref().map(State::read);
         if role.is_none() && state.is_none() {
             return None;
         }
-        let flag = |key| said.get(key).and_then(Value::as_bool).unwrap_or(false);
+        let flag = |key| said.value(key).and_then(|v| v.as_bool()).unwrap_or(false);
         Some(Self {
             status,
             role,
             state,
-            timeline: number(&said, "timeline")
+            timeline: said
+                .number("timeline")
                 .and_then(|t| u32::try_from(t).ok())
                 .filter(|t| *t > 0),
-            system_identifier: identifier(&said),
-            scope: object(&said, "patroni")
-                .and_then(|p| word(p, "scope"))
+            system_identifier: said.identifier(),
+            scope: said
+                .object("patroni")
+                .and_then(|p| p.word("scope"))
                 .map(Arc::from),
             unlocked: flag("cluster_unlocked"),
             failsafe: flag("failsafe_mode_is_active"),
             paused: flag("pause"),
-            dcs_last_seen: number(&said, "dcs_last_seen"),
+            dcs_last_seen: said.number("dcs_last_seen"),
             date: date
                 .and_then(|d| httpdate::parse_http_date(d).ok())
                 .and_then(|d| d.duration_since(std::time::UNIX_EPOCH).ok())
                 .map(|d| d.as_secs()),
-            position: object(&said, "xlog")
-                .and_then(|x| number(x, "location").or_else(|| number(x, "replayed_location"))),
+            position: said.object("xlog").and_then(|x| {
+                x.number("location")
+                    .or_else(|| x.number("replayed_location"))
+            }),
         })
     }
 
@@ -136,37 +142,51 @@ impl Answer {
 /// A word longer than this is no word of Patroni's, and would only fill logs.
 const LONGEST_WORD: usize = 64;
 
-fn word<'a>(map: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
-    map.get(key)
-        .and_then(Value::as_str)
-        .filter(|word| !word.is_empty() && word.len() <= LONGEST_WORD)
-}
+/// The members of an object, each read when it is asked for: one that cannot be read hides no other.
+struct Members<'a>(HashMap<Cow<'a, str>, &'a RawValue>);
 
-fn number(map: &Map<String, Value>, key: &str) -> Option<u64> {
-    let value = map.get(key)?;
-    value.as_u64().or_else(|| {
-        #[allow(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "checked to be a whole, small, positive number"
-        )]
-        value
-            .as_f64()
-            .filter(|n| *n >= 0.0 && *n < 9e15)
-            .map(|n| n as u64)
-    })
-}
+impl<'a> Members<'a> {
+    fn read(text: &'a str) -> Option<Self> {
+        serde_json::from_str(text).ok().map(Self)
+    }
 
-fn object<'a>(map: &'a Map<String, Value>, key: &str) -> Option<&'a Map<String, Value>> {
-    map.get(key).and_then(Value::as_object)
-}
+    fn value(&self, key: &str) -> Option<Value> {
+        serde_json::from_str(self.0.get(key)?.get()).ok()
+    }
 
-/// A string in every version recorded; a number is taken as well.
-fn identifier(map: &Map<String, Value>) -> Option<Arc<str>> {
-    match map.get("database_system_identifier")? {
-        Value::String(id) if !id.is_empty() && id.len() <= LONGEST_WORD => Some(id.as_str().into()),
-        Value::Number(id) if id.is_u64() => Some(id.to_string().into()),
-        _ => None,
+    fn object(&self, key: &str) -> Option<Self> {
+        Self::read(self.0.get(key)?.get())
+    }
+
+    fn word(&self, key: &str) -> Option<String> {
+        match self.value(key)? {
+            Value::String(word) if !word.is_empty() && word.len() <= LONGEST_WORD => Some(word),
+            _ => None,
+        }
+    }
+
+    fn number(&self, key: &str) -> Option<u64> {
+        let value = self.value(key)?;
+        value.as_u64().or_else(|| {
+            #[allow(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "checked to be a whole, small, positive number"
+            )]
+            value
+                .as_f64()
+                .filter(|n| *n >= 0.0 && *n < 9e15)
+                .map(|n| n as u64)
+        })
+    }
+
+    /// A string in every version recorded; a number is taken as well.
+    fn identifier(&self) -> Option<Arc<str>> {
+        let key = "database_system_identifier";
+        match self.value(key)? {
+            Value::Number(id) if id.is_u64() => Some(id.to_string().into()),
+            _ => self.word(key).map(Arc::from),
+        }
     }
 }
 
@@ -211,6 +231,20 @@ mod tests {
         assert_eq!(said.system_identifier.as_deref(), Some("7"));
         assert_eq!(said.dcs_last_seen, Some(1));
         assert!(!said.paused);
+    }
+
+    #[test]
+    fn a_member_that_no_parser_takes_hides_no_other() {
+        for odd in [r#"1e400"#, r#""\ud800""#, "\"\u{fffd}\""] {
+            let said = read(&format!(
+                r#"{{"odd": {odd}, "role": "primary", "xlog": {{"odd": {odd}, "location": 5}}, "state": "running"}}"#
+            ));
+            let said = said.unwrap_or_else(|| panic!("{odd}"));
+            assert_eq!((said.role, said.position), (Some(Role::Primary), Some(5)));
+        }
+        let mut bytes = br#"{"role": "primary", "odd": "?"}"#.to_vec();
+        bytes[28] = 0xff;
+        assert!(Answer::read(200, None, &bytes).is_some());
     }
 
     #[test]

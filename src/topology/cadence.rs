@@ -152,6 +152,11 @@ impl Tempo {
         }
     }
 
+    /// Questions under way that were sent before `when` will not end any more.
+    pub(crate) fn forget_before(&mut self, when: BootTime) {
+        self.under_way.retain(|sent| *sent >= when);
+    }
+
     /// A fact has changed: the fast questions start again.
     pub(crate) fn fact(&mut self) {
         self.fast = 0;

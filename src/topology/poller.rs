@@ -1,6 +1,6 @@
 //! The one loop that asks: all nodes in parallel, each with its own deadline and its own rhythm.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::dynamic::Dynamic;
 use super::question::{Ended, NoAnswer, Question, ask};
 use super::{HealthSettings, NodeSettings};
 use crate::clock::{BootTime, Clock};
-use crate::net::Host;
+use crate::net::{Host, at_port};
 
 /// One life of a configured node: a node whose address was changed is another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -84,7 +84,9 @@ struct Asked {
     /// Only when the REST API is elsewhere: then PostgreSQL's host is bound to it by configuration.
     postgres: Option<Host>,
     /// The address that answered last.
-    answered: Option<IpAddr>,
+    answered: Option<SocketAddr>,
+    /// The address that PostgreSQL was last found at, as long as `postgres` still has it.
+    bound: Option<SocketAddr>,
     /// Holds a lease: its questions go to that address alone.
     leased: bool,
     tempo: Tempo,
@@ -122,6 +124,7 @@ impl Poller {
             rest,
             postgres,
             answered: None,
+            bound: None,
             leased: false,
             tempo: Tempo::default(),
             jitter: fastrand::f32(),
@@ -192,7 +195,7 @@ impl Poller {
             let until = next.unwrap_or(now + Duration::from_secs(3600));
             tokio::select! {
                 Some(ended) = self.under_way.join_next() => {
-                    // A question that panicked is a bug, and silence: its place frees with the timeout.
+                    // A question that panicked is silence.
                     let Ok((id, ended, dynamic)) = ended else { continue };
                     if let Some(dynamic) = dynamic {
                         return News::Dynamic(dynamic);
@@ -212,6 +215,8 @@ impl Poller {
         let (clock, limit) = (self.clock, self.settings.check_timeout);
         let mut next = None;
         for node in &mut self.nodes {
+            // One that has not even timed out has died by a bug of ours: its place is free again.
+            node.tempo.forget_before(now.back(limit * 2));
             let due = |node: &Asked| {
                 node.tempo
                     .next(pace, &self.settings, self.leader_interval, node.jitter)
@@ -286,16 +291,20 @@ impl Asked {
     }
 
     /// One node is one machine: a session dials the address that gave the proof.
-    fn dial(&self, answered: IpAddr) -> Result<SocketAddr, Silence> {
-        let ip = match &self.postgres {
-            None => answered,
-            Some(bound) => *bound
-                .addresses()
-                .first()
-                .ok_or_else(|| Silence::NoAddress {
-                    host: Arc::clone(&self.settings.host),
-                })?,
+    fn dial(&mut self, answered: SocketAddr) -> Result<SocketAddr, Silence> {
+        let Some(postgres) = &self.postgres else {
+            return Ok(at_port(answered, self.settings.port));
         };
-        Ok(SocketAddr::new(ip, self.settings.port))
+        let known = postgres.addresses();
+        self.bound = self
+            .bound
+            .filter(|bound| known.contains(bound))
+            .or(known.first().copied());
+        match self.bound {
+            Some(bound) => Ok(at_port(bound, self.settings.port)),
+            None => Err(Silence::NoAddress {
+                host: Arc::clone(&self.settings.host),
+            }),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! One question to a Patroni node, and what can go wrong with it.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::clock::{BootTime, Clock};
-use crate::net::{Asker, connect_any};
+use crate::net::{Asker, at_port, connect_any};
 
 /// An answer larger than this is not Patroni's.
 const LARGEST_BODY: usize = 1024 * 1024;
@@ -22,7 +22,7 @@ pub(crate) struct Question {
     pub(crate) host: Asker,
     pub(crate) port: u16,
     /// Asked first: the address that answered last, so that a name with several does not flap between them.
-    pub(crate) prefer: Option<IpAddr>,
+    pub(crate) prefer: Option<SocketAddr>,
     /// Asks no other than `prefer`, as long as the name still has it: a leader's proof is that address's, and
     /// another one of the same machine would be another leader.
     pub(crate) only: bool,
@@ -34,7 +34,8 @@ pub(crate) struct Question {
 /// What came back, whatever it is worth.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
-    pub(crate) from: IpAddr,
+    /// With port 0.
+    pub(crate) from: SocketAddr,
     pub(crate) status: u16,
     pub(crate) date: Option<String>,
     pub(crate) body: Bytes,
@@ -72,15 +73,14 @@ pub(crate) async fn ask(mut question: Question, clock: Clock) -> Result<Reply, N
 }
 
 async fn exchange(question: &mut Question, clock: Clock) -> Result<Reply, NoAnswer> {
-    let mut ips = question.host.addresses().await.to_vec();
-    ips.sort_by_key(|ip| Some(*ip) != question.prefer);
-    if question.only && ips.first().copied() == question.prefer {
-        ips.truncate(1);
+    let mut addresses = question.host.addresses().await.to_vec();
+    addresses.sort_by_key(|addr| Some(*addr) != question.prefer);
+    if question.only && addresses.first().copied() == question.prefer {
+        addresses.truncate(1);
     }
-    let addresses: Vec<_> = ips
-        .iter()
-        .map(|ip| SocketAddr::new(*ip, question.port))
-        .collect();
+    for addr in &mut addresses {
+        addr.set_port(question.port);
+    }
     let stream = connect_any(&addresses)
         .await
         .map_err(|source| NoAnswer::Connect { source })?;
@@ -90,7 +90,7 @@ async fn exchange(question: &mut Question, clock: Clock) -> Result<Reply, NoAnsw
     let asked = clock.now();
     let (status, date, body) = get(stream, peer, question.path).await?;
     Ok(Reply {
-        from: peer.ip(),
+        from: at_port(peer, 0),
         status,
         date,
         body,
