@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use heliosdb_proxy::Config;
+use heliosdb_proxy::{Config, House};
 
 /// Enough to start, before or after other keys.
 const NODES: &str = "
@@ -143,6 +143,19 @@ const BAD: &[(&str, &str)] = &[
     ("max_connections = '${HELIOS_NO:-many}'", ": max_connections = \"many\": allowed is a positive whole number"),
 ];
 
+/// Files that start. Each is completed by [`NODES`], asks for port 0 and names what does not exist.
+const GOOD: &[&str] = &[
+    "",
+    "write_timeout_secs = 0.001\nconnect_timeout_ms = 1\ndead_peer_secs = 0\ndrain_timeout_secs = 0",
+    "write_timeout_secs = 1e30\nconnect_timeout_ms = 9223372036854775807\nmax_connections = 1",
+    "max_connections = '${HELIOS_NO:-7}'\nwrite_timeout_secs = '${HELIOS_NO:-1.5}'\nadmin_allow_insecure = '${HELIOS_NO:-false}'",
+    "[topology]\nscope = '${HELIOS_NO:-123}'\nsystem_identifier = '7123456789012345678'\npatroni_ttl_secs = 30",
+    "[health]\ncheck_interval_ms = 1\nfast_interval_ms = 99999\nmax_staleness_ms = 1",
+    "[[nodes]]\nname = 'pg0'\nhost = 'no.such.host.invalid'\nrest_host = '::1'\nrest_port = 1\nenabled = false",
+    "[[nodes]]\nname = '2001:db8::1'\nhost = '[2001:db8::1]'",
+    "[[nodes]]\nname = 'same host'\nhost = '10.0.0.1'\nport = 5433",
+];
+
 /// Every key with its default, as the README shows it.
 const DEFAULTS: &str = include_str!("config/defaults.toml");
 
@@ -195,6 +208,35 @@ fn a_check_refuses_what_a_start_refuses_and_with_the_same_words() {
 
         assert!(!accepted, "{text}");
         assert_eq!(said.trim_end(), format!("helios-proxy: {start}"));
+    }
+}
+
+/// Completes a good file: nothing of it may meet what runs on this machine.
+fn startable(text: &str) -> String {
+    let own = text.contains("[listeners]") || text.contains("listeners =");
+    let listeners = if own {
+        ""
+    } else {
+        "[[listeners]]\naddress = '127.0.0.1:0'"
+    };
+    format!("admin_address = ''\n{text}\n{listeners}\n{NODES}")
+}
+
+#[tokio::test]
+async fn a_check_accepts_what_a_start_accepts_and_touches_nothing_that_it_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("good.toml");
+    for text in GOOD {
+        fs::write(&file, startable(text)).unwrap();
+
+        let (accepted, said) = check(&file);
+        assert!(accepted, "{text}\n{said}");
+
+        let house = House::start(Config::load(&file).unwrap()).await;
+        house
+            .unwrap_or_else(|error| panic!("{text}\n{}", chain(&error)))
+            .stop()
+            .await;
     }
 }
 

@@ -38,6 +38,22 @@ pub(crate) fn diff(old: &Config, new: &Config) -> Diff {
     diff
 }
 
+/// What is in effect once `new` was taken on: `new`, but for what needs a restart. Comparing the next file with
+/// this names such a key again, until there was one.
+pub(crate) fn in_effect(old: &Config, new: Config) -> Config {
+    let mut now = Config {
+        admin: old.admin,
+        ..new
+    };
+    for listener in &mut now.listeners {
+        if let Some(was) = old.listeners.iter().find(|o| o.address == listener.address) {
+            listener.mode = was.mode;
+            listener.group.clone_from(&was.group);
+        }
+    }
+    now
+}
+
 impl Diff {
     /// What takes effect at once, for the log.
     pub(crate) fn in_words(&self) -> String {
@@ -204,6 +220,24 @@ mod tests {
         let path = "'/run/p/.s.PGSQL.5432'";
         let closed = after(path, &format!("{path}\nmode = '0700'"));
         assert_eq!(closed.needs_restart, ["listeners.mode, listeners.group"]);
+    }
+
+    #[test]
+    fn what_needs_a_restart_is_named_until_there_was_one() {
+        let old = Config::from_toml(BASE).unwrap();
+        let path = "'/run/p/.s.PGSQL.5432'";
+        let new = BASE
+            .replace("127.0.0.1:9090", "")
+            .replace(path, &format!("{path}\nmode = '0700'"));
+        let new = Config::from_toml(&new).unwrap();
+
+        let now = in_effect(&old, new.clone());
+
+        assert_eq!(
+            diff(&now, &new).needs_restart,
+            ["listeners.mode, listeners.group", "admin_address"]
+        );
+        assert_eq!(diff(&now, &old), Diff::default());
     }
 
     #[test]

@@ -25,7 +25,7 @@ mod keys;
 mod read;
 mod value;
 
-pub(crate) use diff::diff;
+pub(crate) use diff::{diff, in_effect};
 pub use error::ConfigError;
 
 /// A checked configuration: whatever one of these says can be done, or is refused by the kernel only.

@@ -13,7 +13,7 @@ use super::outcome::{Bound, ReloadError, ReloadReport, StartError};
 use super::threads::Threads;
 use crate::admin;
 use crate::clock::Clock;
-use crate::config::{Config, diff};
+use crate::config::{Config, diff, in_effect};
 use crate::metrics::{Metrics, ReloadLabel};
 use crate::net::descriptor_limit;
 use crate::primary_tracker::{Demand, Orders, Picture, PrimaryWatch, Progress, Tracker};
@@ -219,7 +219,7 @@ impl House {
                 self.tell(listener.serve(Vec::new()));
             }
         }
-        state.config = config;
+        state.config = in_effect(&state.config, config);
         Ok(ReloadReport {
             changes: in_words,
             needs_restart: changes

@@ -1,0 +1,14 @@
+//! The program as systemd and an operator see it: a child process, its notify socket, its signals and its log.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test program")]
+
+mod fakes;
+
+mod process {
+    mod daemon;
+    mod ending;
+    mod logging;
+    mod reloading;
+    mod starting;
+    mod watchdog;
+}
