@@ -39,7 +39,7 @@ impl RouteError {
             let _ = match node.last_answer {
                 Some(at) => write!(
                     detail,
-                    " {}: {}, answered {} ago.",
+                    " {}: {}, last answered {} ago.",
                     node.name,
                     node.words,
                     age(now.saturating_sub(at))
@@ -140,7 +140,7 @@ mod tests {
         let error = RouteError::no_leader(&picture, why, limit, now);
         assert_eq!(error.to_string(), "no leader of the cluster after 1.5 s");
         assert!(
-            error.detail().ends_with("5, answered 0.2 s ago."),
+            error.detail().ends_with("5, last answered 0.2 s ago."),
             "{error:?}"
         );
     }

@@ -20,6 +20,8 @@ use super::worker::Worker;
 use super::{SessionSettings, cancel, goodbye};
 use crate::routing::Ticket;
 
+/// For the first packet while the process drains.
+const GREET_IN_DRAIN: Duration = Duration::from_secs(1);
 /// Between two attempts of a client that was held at a node that says 53300.
 const FULL_PAUSE: Duration = Duration::from_millis(250);
 
@@ -68,7 +70,7 @@ struct Stay {
 
 impl Stay {
     async fn begin(&mut self) -> Result<(Met, Counted), End> {
-        match self.client.next(self.settings.startup_timeout).await? {
+        match self.greet().await? {
             Next::Cancel { length } => return Err(End::Cancel { length }),
             Next::Broken => return Err(End::broken()),
             Next::Hello | Next::Request(_) | Next::Startup { .. } => {}
@@ -91,6 +93,19 @@ impl Stay {
                 let router = &self.worker.shared.router;
                 return Err(End::late(&router.give_up(self.listener.route, &ticket)));
             }
+        }
+    }
+
+    /// The first packet. Whoever has not spoken is no session yet, so a drain does not wait for it long.
+    async fn greet(&mut self) -> Result<Next, End> {
+        let drained = async {
+            self.worker.drain.cancelled().await;
+            tokio::time::sleep(GREET_IN_DRAIN).await;
+        };
+        tokio::select! {
+            biased;
+            next = self.client.next(self.settings.startup_timeout) => next,
+            () = drained => Err(End::Silent(GREET_IN_DRAIN)),
         }
     }
 

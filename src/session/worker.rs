@@ -49,7 +49,10 @@ pub(super) struct Worker {
     pub(super) registry: Rc<Registry>,
     pub(super) tally: Tally,
     pub(super) buffer: RefCell<Box<[u8]>>,
+    /// Idle sessions are closed.
     pub(super) draining: Cell<bool>,
+    /// The same for whoever waits rather than looks.
+    pub(super) drain: CancellationToken,
     /// Connections that are not closed, from their first moment on.
     connections: Rc<Cell<usize>>,
     /// One of them has gone.
@@ -75,6 +78,7 @@ pub(crate) async fn run(
         tally: Tally::default(),
         buffer: RefCell::new(vec![0; BUFFER].into_boxed_slice()),
         draining: Cell::new(false),
+        drain: CancellationToken::new(),
         connections: Rc::default(),
         gone: Rc::default(),
     });
@@ -109,6 +113,7 @@ impl Worker {
                     }
                     Some(Command::Drain) => {
                         self.draining.set(true);
+                        self.drain.cancel();
                         self.registry.wake_all();
                     }
                     // The house is gone.

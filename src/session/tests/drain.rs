@@ -53,3 +53,34 @@ async fn a_listener_that_is_removed_refuses_newcomers_and_keeps_its_sessions() {
     refused.await.unwrap();
     assert_eq!(session.asks().await, "a");
 }
+
+#[tokio::test]
+async fn a_client_that_never_spoke_does_not_keep_the_process() {
+    let stand = Stand::start().await;
+    let mut silent = stand.client().await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+
+    stand.commands.send(Command::Quiet).await.unwrap();
+    stand.commands.send(Command::Drain).await.unwrap();
+
+    silent.ends().await;
+    assert!(stand.ended(SOON).await);
+}
+
+#[tokio::test]
+async fn a_held_client_has_the_whole_time_of_a_drain() {
+    let stand = Stand::start().await;
+    let server = Server::start("a", Manner::Serves).await;
+    let mut held = stand.client().await;
+    held.send(STARTUP).await;
+    assert!(eventually(SOON, || stand.held() == 1).await);
+
+    stand.commands.send(Command::Quiet).await.unwrap();
+    stand.commands.send(Command::Drain).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(stand.held(), 1);
+    stand.script.leads(server.addr);
+
+    held.until_ready().await;
+    assert_eq!(held.asks().await, "a");
+}

@@ -13,35 +13,35 @@ const SHORT: Duration = Duration::from_millis(150);
 
 #[tokio::test]
 async fn held_clients_are_dialled_within_20_ms_of_the_proof() {
-    let (stand, server) = (
-        Stand::start().await,
-        Server::start("a", Manner::Serves).await,
-    );
-    let mut clients = Vec::new();
-    for _ in 0..5 {
-        let mut client = stand.client().await;
-        client.send(STARTUP).await;
-        clients.push(client);
-    }
-    assert!(eventually(SOON, || stand.held() == 5).await);
-    assert_eq!(server.dials(), 0, "nothing is dialled before proof");
+    let stand = Stand::start().await;
+    let server = Server::start("a", Manner::Serves).await;
+    let mut quickest = Duration::MAX;
+    // The best of a few: a busy machine may be late, a router that polls or sleeps is late always.
+    for round in 0..5 {
+        let mut clients = Vec::new();
+        for _ in 0..5 {
+            let mut client = stand.client().await;
+            client.send(STARTUP).await;
+            clients.push(client);
+        }
+        assert!(eventually(SOON, || stand.held() == 5).await);
+        assert_eq!(server.dials(), round * 5, "nothing is dialled before proof");
 
-    let proof = Instant::now();
-    stand.script.leads(server.addr);
-    while server.dials() == 0 {
-        tokio::task::yield_now().await;
-    }
-    assert!(
-        proof.elapsed() < Duration::from_millis(20),
-        "{:?}",
-        proof.elapsed()
-    );
+        let proof = Instant::now();
+        stand.script.leads(server.addr);
+        while server.dials() == round * 5 {
+            tokio::task::yield_now().await;
+        }
+        quickest = quickest.min(proof.elapsed());
 
-    for client in &mut clients {
-        client.until_ready().await;
-        assert_eq!(client.asks().await, "a");
+        for client in &mut clients {
+            client.until_ready().await;
+            assert_eq!(client.asks().await, "a");
+        }
+        assert_eq!(stand.held(), 0);
+        stand.script.follows();
     }
-    assert_eq!(stand.held(), 0);
+    assert!(quickest < Duration::from_millis(20), "{quickest:?}");
 }
 
 #[tokio::test]
