@@ -240,6 +240,29 @@ async fn a_check_accepts_what_a_start_accepts_and_touches_nothing_that_it_names(
     }
 }
 
+#[tokio::test]
+async fn what_needs_the_machine_is_left_to_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("elsewhere.toml");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let group = folder.path().join(".s.PGSQL.1").display().to_string();
+    for (address, more, words) in [
+        (taken.as_str(), "", "in use"),
+        ("/no/such/folder/.s.PGSQL.1", "", "/no/such/folder"),
+        (&group, "group = 'no-such-group'", "no-such-group"),
+    ] {
+        let listener = format!("admin_address = ''\n[[listeners]]\naddress = '{address}'\n{more}");
+        fs::write(&file, format!("{listener}\n{NODES}")).unwrap();
+
+        assert_eq!(check(&file), (true, String::new()));
+        let Err(error) = House::start(Config::load(&file).unwrap()).await else {
+            panic!("started on {address}");
+        };
+        assert!(chain(&error).contains(words), "{}", chain(&error));
+    }
+}
+
 #[test]
 fn every_key_written_out_with_its_default_is_accepted() {
     let folder = tempfile::tempdir().unwrap();
