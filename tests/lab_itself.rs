@@ -28,7 +28,7 @@ fn a_cluster_comes_up_changes_its_leader_twice_and_leaves_nothing_behind() {
     let asked = Instant::now();
     lab.switchover(NODES[1]).unwrap();
     assert_eq!(lab.leader(), Some(NODES[1]));
-    let writable = observer.first_writable(asked, Some(first)).unwrap();
+    let writable = soon(|| observer.first_writable(asked, Some(first))).unwrap();
     eprintln!("switchover: writable after {:?}", writable.heard - asked);
     lab.wait_healthy().unwrap();
 
