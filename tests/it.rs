@@ -1,9 +1,23 @@
 //! Scenarios with scripted faults: a whole proxy in this process, with scripted nodes and clients around it.
-
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test program")]
 
 mod fakes;
 
 mod it {
+    mod cancel;
+    mod conflict;
     mod fakes_speak;
+    mod holding;
+    mod names;
+    mod process;
+    mod proof;
+    mod property;
+    mod rates;
+    mod relay;
+    mod reload;
+    mod rest;
+    mod scene;
+    mod silence;
+    mod startup;
+    mod switchover;
 }

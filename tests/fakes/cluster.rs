@@ -27,20 +27,27 @@ pub struct Cluster {
     /// Who leads, and on which timeline, by the last [`Cluster::lead`].
     leader: Option<usize>,
     timeline: u32,
+    /// True: servers say `in_hot_standby` as it is. Else they do not, as before PostgreSQL 14, and hide no fault of ours.
+    pub says_recovery: bool,
 }
 
 /// Each cluster has a subnet of its own, so that a port which one test frees is taken by no other.
 static SUBNET: AtomicU8 = AtomicU8::new(1);
 
-const POSTGRES_PORT: u16 = 25_432;
-const REST_PORT: u16 = 28_008;
+/// The addresses of a subnet that nobody else has, in this test program and in those that may run beside it.
+pub fn subnet() -> impl Fn(u8) -> Ipv4Addr {
+    let program = 16 + u8::try_from(std::process::id() % 200).expect("below 200");
+    let subnet = SUBNET.fetch_add(1, Ordering::Relaxed);
+    move |i| Ipv4Addr::new(127, program, subnet, i)
+}
+
+pub const POSTGRES_PORT: u16 = 25_432;
+pub const REST_PORT: u16 = 28_008;
 
 impl Cluster {
     pub fn start(count: u8) -> Self {
-        // Test programs may run beside each other, too.
-        let program = 16 + u8::try_from(std::process::id() % 200).expect("below 200");
-        let subnet = SUBNET.fetch_add(1, Ordering::Relaxed);
-        let at = |i| IpAddr::V4(Ipv4Addr::new(127, program, subnet, i));
+        let subnet = subnet();
+        let at = |i| IpAddr::V4(subnet(i));
         Self::on((1..=count).map(at).collect(), POSTGRES_PORT, REST_PORT)
             .expect("a loopback subnet")
     }
@@ -68,6 +75,7 @@ impl Cluster {
             nodes,
             leader: None,
             timeline: 1,
+            says_recovery: false,
         };
         cluster.tell(None, 1);
         Ok(cluster)
@@ -101,6 +109,17 @@ impl Cluster {
         self.timeline
     }
 
+    /// Another address of this cluster's subnet.
+    pub fn beside(&self) -> IpAddr {
+        match self.nodes[0].ip {
+            IpAddr::V4(v4) => {
+                let [a, b, c, _] = v4.octets();
+                Ipv4Addr::new(a, b, c, 200).into()
+            }
+            v6 @ IpAddr::V6(_) => v6,
+        }
+    }
+
     /// Machine `i` is gone: nothing is refused, nothing is answered, sessions are silent no more but cut.
     pub async fn kill(&self, i: usize) {
         let node = &self.nodes[i];
@@ -116,12 +135,12 @@ impl Cluster {
                 node.rest
                     .says(Answer::new(503, Body::replica(&node.name, timeline)));
                 node.postgres
-                    .script(|script| script.hot_standby = Some(true));
+                    .script(|script| script.hot_standby = self.says_recovery.then_some(true));
             }
         }
         if let Some(node) = leader.map(|i| &self.nodes[i]) {
             node.postgres
-                .script(|script| script.hot_standby = Some(false));
+                .script(|script| script.hot_standby = self.says_recovery.then_some(false));
             node.rest
                 .says(Answer::new(200, Body::primary(&node.name, timeline)));
         }

@@ -11,10 +11,12 @@
 //! | [`postgres`] | a PostgreSQL server that says which node it is |
 //! | [`client`] | a client that sends what it is told, byte by byte if need be |
 //! | [`cluster`] | several nodes with one leader, and the configuration that points at them |
+//! | [`binary`] | no neighbour: the proxy itself as a child process |
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
 pub mod answer;
+pub mod binary;
 pub mod body;
 pub mod client;
 pub mod cluster;

@@ -142,13 +142,14 @@ async fn serve(
     let mut words = head.split_ascii_whitespace();
     let method = words.next().unwrap_or_default().to_owned();
     let path = words.next().unwrap_or_default().to_owned();
-    let answer = locked(answers).get(&path).cloned();
     locked(record).questions.push(Question {
         at,
         method,
-        path,
+        path: path.clone(),
         from,
     });
+    // After the record: whoever sees a question there may rely on its answer being of now.
+    let answer = locked(answers).get(&path).cloned();
     let answer = answer.unwrap_or_else(|| Answer::bytes(404, "not found"));
     if matches!(answer.manner, Manner::Hang) {
         let _ = stream.read_to_end(&mut Vec::new()).await;

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -160,6 +160,7 @@ async fn serve(
         stream.read_exact(&mut first).await?;
         guest.heard(&first);
         if first[0] == 0x16 {
+            stream.write_all(&first.map(|byte| !byte)).await?;
             return echo(stream, &guest).await;
         }
         let length = u32::from_be_bytes(first) as usize;
@@ -184,7 +185,9 @@ async fn serve(
         }
     };
     guest.says(&startup);
-    tokio::time::sleep(script.delay).await;
+    if !waits(&mut stream, script.delay).await {
+        return Ok(());
+    }
     match script.greeting {
         Greeting::Fatal(code, text) => {
             return stream.write_all(&wire::error("FATAL", code, text)).await;
@@ -216,6 +219,19 @@ async fn serve(
     let bell = guest.is_ready(key);
     stream.write_all(&welcome).await?;
     converse(stream, &guest, &bell, name).await
+}
+
+/// False when the other side ended meanwhile. Whatever else it says stays unread.
+async fn waits(stream: &mut TcpStream, delay: Duration) -> bool {
+    let end = Instant::now() + delay;
+    while Instant::now() < end {
+        let look = tokio::time::timeout(Duration::ZERO, stream.peek(&mut [0])).await;
+        if let Ok(Ok(0) | Err(_)) = look {
+            return false;
+        }
+        tokio::time::sleep(delay.min(Duration::from_millis(5))).await;
+    }
+    true
 }
 
 /// Inside TLS nobody understands anything: each chunk comes back, with its bits turned over.

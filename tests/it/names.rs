@@ -1,0 +1,74 @@
+//! Nodes behind names and on IPv6.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use super::scene::{Scene, config, tcp};
+use crate::fakes::answer::Answer;
+use crate::fakes::body::Body;
+use crate::fakes::client::Client;
+use crate::fakes::cluster::{Cluster, Tempo};
+use crate::fakes::door::{Door, Mode};
+use crate::fakes::{ms, within};
+
+#[tokio::test]
+async fn a_cluster_on_ipv6_only_is_followed() {
+    let mut cluster = Cluster::start_v6().expect("::1 is there");
+    cluster.lead(0, 1);
+    let scene = Scene::start(cluster, &Tempo::default()).await;
+    let mut client = scene.login().await;
+    assert_eq!(client.node().await.unwrap(), "n1");
+
+    scene.cluster.nodes[0]
+        .rest
+        .says(Answer::new(200, Body::primary("n1", 2)));
+
+    assert_eq!(client.last_words().await.code(), "57P01");
+    assert_eq!(scene.node_at_last().await.0, "n1");
+}
+
+#[tokio::test]
+async fn a_listener_on_ipv6_serves() {
+    let mut cluster = Cluster::start(1);
+    cluster.lead(0, 1);
+    let text = cluster.toml().replace("127.0.0.1:0", "[::1]:0");
+    let scene = Scene::with_text(cluster, &text).await;
+    assert!(scene.addr.is_ipv6());
+    assert_eq!(scene.node().await, "n1");
+}
+
+#[tokio::test]
+async fn a_name_with_a_dead_first_address_is_reached_by_its_other_one() {
+    let port = 24_000 + u16::try_from(std::process::id() % 900).unwrap();
+    let postgres = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let rest = SocketAddr::from((Ipv4Addr::LOCALHOST, port + 1000));
+    let node = crate::fakes::patroni::Patroni::start(rest).unwrap();
+    node.says(Answer::new(200, Body::primary("n1", 1)));
+    let _server = crate::fakes::postgres::Postgres::start(postgres, "n1").unwrap();
+    for dead in [Mode::Refuse, Mode::Swallow] {
+        let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, rest.port()));
+        let shadow = Door::open(v6, |_, _| async {}).expect("::1 is there");
+        shadow.set(dead).await;
+        let text = Tempo::default().toml()
+            + &format!(
+                "[[nodes]]\nname = \"n1\"\nhost = \"localhost\"\nport = {}\nrest_port = {}\n",
+                postgres.port(),
+                rest.port(),
+            );
+        let since = Instant::now();
+        let house = heliosdb_proxy::House::start(config(&text)).await.unwrap();
+        let login = within(
+            Duration::from_secs(5),
+            "a login",
+            Client::login(tcp(&house, 0)),
+        );
+        assert_eq!(login.await.unwrap().node().await.unwrap(), "n1", "{dead:?}");
+        // Two answers make a node up; each may wait 300 ms for the dead address.
+        assert!(
+            since.elapsed() < ms(1500),
+            "{dead:?}: {:?}",
+            since.elapsed()
+        );
+        house.stop().await;
+    }
+}

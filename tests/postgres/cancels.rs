@@ -1,0 +1,68 @@
+//! Cancels by real clients, in clear text and wrapped in TLS.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use tokio_postgres::NoTls;
+
+use super::server::{Stage, python, run, said};
+use super::tls;
+use crate::fakes::{ms, within};
+
+#[tokio::test]
+async fn a_drivers_cancel_in_clear_text_ends_its_query() {
+    let Some(stage) = Stage::led("cancel").await else {
+        return;
+    };
+    let client = stage.driver(stage.proxy.addr).await;
+    for _ in 0..5 {
+        let token = client.cancel_token();
+        let query = client.batch_execute("SELECT pg_sleep(30)");
+        let cancel = async {
+            tokio::time::sleep(ms(100)).await;
+            token.cancel_query(NoTls).await
+        };
+        let both = async { tokio::join!(query, cancel) };
+        let (ended, asked) = within(Duration::from_secs(5), "the cancel", both).await;
+        asked.unwrap();
+        let error = ended.expect_err("a cancelled query");
+        assert_eq!(error.code().map(|code| code.code()), Some("57014"));
+    }
+}
+
+/// Twenty queries, each cancelled by libpq 17's cancel, which opens a TLS connection of its own.
+const TWENTY: &str = "
+import sys, threading, psycopg
+with psycopg.connect(sys.argv[1], autocommit=True) as connection:
+    assert connection.pgconn.ssl_in_use
+    for _ in range(20):
+        threading.Timer(0.05, lambda: connection.cancel_safe(timeout=5)).start()
+        try:
+            connection.execute('SELECT pg_sleep(10)')
+            sys.exit('not cancelled')
+        except psycopg.errors.QueryCanceled:
+            pass
+print('cancelled')
+";
+
+#[tokio::test]
+async fn a_cancel_inside_tls_reaches_the_leader_twenty_times_of_twenty() {
+    let Some(stage) = tls::stage("TLS cancel").await else {
+        return;
+    };
+    let Some(python) = python(&stage) else { return };
+    let since = Instant::now();
+    let mut script = Command::new(python);
+    script.args([
+        "-c",
+        TWENTY,
+        &format!("{} sslmode=require", stage.target(stage.proxy.addr)),
+    ]);
+
+    assert_eq!(said(run(script).await), "cancelled");
+    assert!(
+        since.elapsed() < Duration::from_secs(30),
+        "{:?}",
+        since.elapsed()
+    );
+}
