@@ -20,4 +20,5 @@ mod it {
     mod silence;
     mod startup;
     mod switchover;
+    mod window;
 }
