@@ -74,7 +74,7 @@ impl Decider {
     pub(super) fn note_stale(&mut self, now: BootTime) {
         for record in &mut self.records {
             let stale = record.latest.as_ref().and_then(|l| l.claim.as_ref());
-            let Some(claim) = stale.filter(|c| now < c.until && self.pins.is_stale(c)) else {
+            let Some(claim) = stale.filter(|c| now < c.until && self.pins.contradicts(c)) else {
                 record.said.stale = false;
                 continue;
             };

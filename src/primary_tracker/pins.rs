@@ -23,6 +23,8 @@ pub(super) struct Pins {
     successor: Option<(Arc<str>, BootTime)>,
     /// The highest timeline that has led under `identifier`.
     pub(super) highest_timeline: Option<u32>,
+    /// When the question was sent whose answer raised it: what was said before is history, not contradiction.
+    raised: BootTime,
 }
 
 /// How an answer's cluster differs from the pinned one.
@@ -41,6 +43,7 @@ impl Pins {
             shown: BootTime::ZERO,
             successor: None,
             highest_timeline: None,
+            raised: BootTime::ZERO,
         }
     }
 
@@ -78,6 +81,11 @@ impl Pins {
         claim.timeline.is_some() && claim.timeline < self.highest_timeline
     }
 
+    /// It was made after the newer leader's: a dead leader's last word, before that, contradicts nobody.
+    pub(super) fn contradicts(&self, claim: &Claim) -> bool {
+        self.is_stale(claim) && claim.sent > self.raised
+    }
+
     /// This claim is authorised: it pins what is not pinned yet.
     pub(super) fn learn(&mut self, claim: &Claim, now: BootTime) {
         if self.scope.is_none() {
@@ -87,7 +95,10 @@ impl Pins {
             self.identifier.clone_from(&claim.identifier);
             self.shown = now;
         }
-        self.highest_timeline = self.highest_timeline.max(claim.timeline);
+        if claim.timeline > self.highest_timeline {
+            self.highest_timeline = claim.timeline;
+            self.raised = claim.sent;
+        }
     }
 
     /// What `pg_upgrade` and a re-bootstrap look like: no node has shown the learnt identifier for 30 s, and

@@ -252,6 +252,20 @@ fn a_leader_on_an_older_timeline_is_stale() {
 }
 
 #[test]
+fn a_dead_leaders_last_word_is_not_called_stale_but_its_next_one_is() {
+    let mut arena = Arena::settled();
+    let is_called_stale = |arena: &Arena| arena.decider.records[0].said.stale;
+    arena.pass(500);
+    arena.leads(2, 6);
+    arena.silent(1);
+    assert!(!is_called_stale(&arena));
+
+    arena.pass(500);
+    arena.leads(1, 5);
+    assert!(is_called_stale(&arena));
+}
+
+#[test]
 fn a_claim_needs_its_node_to_be_up_but_a_denial_does_not() {
     let mut arena = Arena::settled();
     for _ in 0..DOWN_AFTER {
