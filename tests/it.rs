@@ -6,6 +6,7 @@ mod fakes;
 mod it {
     mod cancel;
     mod conflict;
+    mod dialling;
     mod fakes_speak;
     mod holding;
     mod names;
