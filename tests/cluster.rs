@@ -1,0 +1,18 @@
+//! The whole proxy in front of a real three-node Patroni cluster: planned moves, deaths, repairs, maintenance, a dead
+//! etcd. Where the programs cannot be had, each test is skipped by its name; under `CI` it fails.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test program")]
+
+#[path = "lab/mod.rs"]
+mod lab;
+
+mod cluster {
+    mod change;
+    mod etcd;
+    mod guests;
+    mod ipv6;
+    mod maintenance;
+    mod moves;
+    mod repairs;
+    mod stage;
+}

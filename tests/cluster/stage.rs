@@ -1,0 +1,240 @@
+//! A real cluster with the proxy in front of it, and what every scenario asks of the two.
+
+use std::{fs, thread, time::Duration};
+
+use serde_json::Value;
+
+use crate::lab::{
+    self, Lab, LabError, NODES, Node,
+    client::{self, Attempt, Crowd, Outcome, Writers},
+    http, process,
+    proxy::Proxy,
+};
+
+/// How long a change of the cluster may take before the test gives up.
+pub const SOON: Duration = Duration::from_secs(60);
+
+/// What a short client may meet besides success when its server ends under it: this many may be between
+/// ReadyForQuery and the answer to their INSERT.
+const UNDER_WAY: usize = 12;
+
+/// The proxy is dropped first: its sessions must not outlive their servers.
+pub struct Stage {
+    pub proxy: Proxy,
+    pub lab: Lab,
+}
+
+impl Stage {
+    /// A healthy cluster led by `n1`, and a proxy that knows it. `None` where the programs cannot be had.
+    pub fn set(test: &str, up: impl FnOnce() -> Result<Lab, LabError>, more: &str) -> Option<Self> {
+        lab::require(test)?;
+        let lab = up().unwrap();
+        let leader = lab.wait_healthy().unwrap();
+        client::make_table(&lab, leader).unwrap();
+        let proxy = Proxy::start(&lab, more).unwrap();
+        let stage = Self { proxy, lab };
+        stage.settle();
+        Some(stage)
+    }
+
+    /// Waits until the cluster is healthy and the proxy knows its leader.
+    pub fn settle(&self) -> Node {
+        let leader = self.lab.wait_healthy().unwrap();
+        self.proxy.wait_for_leader(&self.lab, leader).unwrap();
+        leader
+    }
+
+    /// The epoch of the present leader; to be asked while there is one.
+    pub fn epoch(&self) -> u64 {
+        let topology = self.proxy.topology().unwrap();
+        topology["authoritative"]["epoch"]
+            .as_u64()
+            .unwrap_or_else(|| panic!("no leader: {topology}"))
+    }
+
+    /// Sessions that the proxy has ended itself.
+    pub fn revoked(&self) -> f64 {
+        self.proxy.metric("revoked_total").unwrap()
+    }
+
+    /// Waits until a gauge says `value`.
+    pub fn wait_for_gauge(&self, name: &str, value: f64) {
+        self.wait(&format!("{name} = {value}"), || {
+            (self.proxy.metric(name) == Some(value)).then_some(())
+        });
+    }
+
+    /// The sessions on a node as the proxy counts them.
+    pub fn sessions_at(&self, node: Node) -> f64 {
+        let text = http::get(
+            self.proxy.admin,
+            "/metrics/prometheus",
+            Duration::from_secs(2),
+        )
+        .unwrap()
+        .body;
+        let start = format!("heliosdb_proxy_sessions{{node=\"{node}\"");
+        text.lines()
+            .filter(|line| line.starts_with(&start))
+            .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
+            .sum()
+    }
+
+    /// The sessions on a node as PostgreSQL counts them; `None` while it lets nobody in.
+    pub fn backends_at(&self, node: Node) -> Option<usize> {
+        let count = "SELECT count(*) FROM pg_stat_activity WHERE usename LIKE 'app%'";
+        self.lab.sql(node, count).ok()?.parse().ok()
+    }
+
+    /// Whether Patroni runs there.
+    pub fn is_running(&self, node: Node) -> bool {
+        !process::right_in(&self.lab.folder().join(node.to_string())).is_empty()
+    }
+
+    pub fn wait<T>(&self, what: &str, probe: impl FnMut() -> Option<T>) -> T {
+        lab::poll(SOON, Duration::from_millis(50), probe)
+            .unwrap_or_else(|| panic!("no {what} within {SOON:?}"))
+    }
+
+    /// Short clients through the proxy, at work when this returns.
+    pub fn writers(&self) -> Writers {
+        let crowd = Crowd {
+            at: self.proxy.listens,
+            every: Duration::from_millis(40),
+            // Longer than the proxy holds anybody.
+            patience: Duration::from_secs(60),
+        };
+        let writers = Writers::start(crowd).unwrap();
+        self.wait("first rows", || {
+            let written = writers.attempts().iter().filter(|a| a.is_written()).count();
+            (written >= 10).then_some(())
+        });
+        writers
+    }
+
+    /// One row through the proxy, and the server that took it.
+    pub fn write_one(&self) -> Outcome {
+        block_on(client::write_once(
+            client::config(self.proxy.listens),
+            client::new_id(),
+            || (),
+        ))
+    }
+
+    pub fn written_at(&self, node: Node) -> Outcome {
+        Outcome::Written(self.lab.ip(node))
+    }
+
+    /// Nobody of the crowd was turned away or given a read-only server, and every acknowledged row is there.
+    pub fn assert_all_served(&self, what: &str, attempts: &[Attempt]) {
+        let of = |wanted: &dyn Fn(&Attempt) -> bool| -> Vec<&Attempt> {
+            attempts.iter().filter(|a| wanted(a)).collect()
+        };
+        let refused = of(&|a| !a.is_written() && !a.is_cut());
+        let read_only = of(&|a| a.outcome == Outcome::ReadOnly);
+        let cut = of(&|a| a.is_cut() && a.outcome != Outcome::ReadOnly);
+        let longest = attempts
+            .iter()
+            .filter_map(|a| Some(a.ended? - a.started))
+            .max();
+        eprintln!(
+            "{what}: {} clients, {} refused, {} read-only, {} cut; the longest stay took {longest:?}",
+            attempts.len(),
+            refused.len(),
+            read_only.len(),
+            cut.len(),
+        );
+        assert!(refused.is_empty(), "{what}: turned away: {refused:?}");
+        assert!(read_only.is_empty(), "{what}: read-only: {read_only:?}");
+        assert!(cut.len() <= UNDER_WAY, "{what}: cut: {cut:?}");
+        let leader = self.settle();
+        let lost = client::lost(&self.lab, leader, attempts).unwrap();
+        assert_eq!(lost, 0, "{what}: acknowledged rows that are gone");
+    }
+
+    /// The same where PostgreSQL never went away: not even a session under way was cut.
+    pub fn assert_undisturbed(&self, what: &str, attempts: &[Attempt]) {
+        self.assert_all_served(what, attempts);
+        let cut: Vec<&Attempt> = attempts.iter().filter(|a| !a.is_written()).collect();
+        assert!(cut.is_empty(), "{what}: cut: {cut:?}");
+    }
+
+    /// No asker ever went away before Patroni's answer. (Its own troubles with etcd and PostgreSQL are others, and
+    /// `/config` fails with a traceback while etcd is away.)
+    pub fn assert_no_answer_failed(&self) {
+        for node in NODES {
+            let log = self.log_of(&patroni_log(node));
+            let failures = log.split("Exception happened during processing of request");
+            for failure in failures.skip(1) {
+                // Up to the next message; the traceback is one of its own, of many lines.
+                let message: Vec<&str> = failure
+                    .lines()
+                    .skip(1)
+                    .enumerate()
+                    .take_while(|(at, line)| *at == 0 || !line.starts_with("20"))
+                    .map(|(_, line)| line)
+                    .collect();
+                let left = message.iter().any(|line| {
+                    line.starts_with("BrokenPipe") || line.starts_with("ConnectionReset")
+                });
+                assert!(!left, "{node}: {}", message.join("\n"));
+            }
+        }
+    }
+
+    /// None of these words is in Patroni's logs beyond the first `from` bytes of each.
+    pub fn assert_logs_without(&self, words: &[&str], from: [usize; 3]) {
+        for (node, from) in NODES.into_iter().zip(from) {
+            let log = self.log_of(&patroni_log(node));
+            let lines: Vec<&str> = log[from..].lines().collect();
+            let bad = |line: &&str| words.iter().any(|word| line.contains(word));
+            if let Some(at) = lines.iter().position(bad) {
+                let around = &lines[at.saturating_sub(5)..(at + 30).min(lines.len())];
+                panic!("{node}: {}", around.join("\n"));
+            }
+        }
+    }
+
+    /// How long Patroni's logs are.
+    pub fn log_lengths(&self) -> [usize; 3] {
+        NODES.map(|node| self.log_of(&patroni_log(node)).len())
+    }
+
+    /// What the proxy has said so far.
+    pub fn proxy_log(&self) -> String {
+        self.log_of("proxy/proxy.log")
+    }
+
+    fn log_of(&self, name: &str) -> String {
+        fs::read_to_string(self.lab.folder().join(name)).unwrap_or_default()
+    }
+}
+
+/// The folder goes with the lab, so a test that failed shows here what there was to see.
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            return;
+        }
+        let topology: Option<Value> = self.proxy.topology();
+        eprintln!("/topology: {topology:?}");
+        let patroni = NODES.map(|node| (patroni_log(node), 40));
+        for (name, most) in [("proxy/proxy.log".to_owned(), 200)]
+            .into_iter()
+            .chain(patroni)
+        {
+            let text = self.log_of(&name);
+            let lines: Vec<&str> = text.lines().collect();
+            let tail = &lines[lines.len().saturating_sub(most)..];
+            eprintln!("--- {name}\n{}", tail.join("\n"));
+        }
+    }
+}
+
+fn patroni_log(node: Node) -> String {
+    format!("{node}/patroni.log")
+}
+
+pub fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Runtime::new().unwrap().block_on(work)
+}
