@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::opening::{self, OpenListener, Opened};
@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::config::{Config, diff, in_effect};
 use crate::metrics::{Metrics, ReloadLabel};
 use crate::net::descriptor_limit;
-use crate::primary_tracker::{Demand, Orders, Picture, PrimaryWatch, Progress, Tracker};
+use crate::primary_tracker::{Demand, Orders, Picture, PrimaryWatch, Progress, Reordered, Tracker};
 use crate::routing::{Router, RoutingSettings};
 use crate::session::{self, Command, SessionSettings, Shared};
 
@@ -50,7 +50,7 @@ pub struct House {
     metrics: Arc<Metrics>,
     progress: Progress,
     admin: Option<SocketAddr>,
-    orders: mpsc::Sender<Orders>,
+    orders: mpsc::Sender<Reordered>,
     shared: Arc<Shared>,
     worker: mpsc::Sender<Command>,
     /// The worker may end by itself: it has been told to drain.
@@ -166,13 +166,18 @@ impl House {
     }
 
     /// Takes on another configuration as a whole: listeners that stay the same are untouched, a removed one drains,
-    /// a removed node gets no new sessions.
+    /// a removed node gets no new sessions. In effect when this returns.
     ///
     /// # Errors
     /// See [`ReloadError`]: then nothing has changed.
     pub async fn reload(&self, config: Config) -> Result<ReloadReport, ReloadError> {
-        let result = self.swap(config);
+        let (obeyed, done) = oneshot::channel();
+        let result = self.swap(config, obeyed);
         self.note_reload(result.is_ok());
+        if result.is_ok() {
+            // Gone only with the tracker, whose end is noticed elsewhere.
+            let _ = done.await;
+        }
         result
     }
 
@@ -190,7 +195,11 @@ impl House {
     }
 
     /// First everything that can fail, then everything that cannot.
-    fn swap(&self, config: Config) -> Result<ReloadReport, ReloadError> {
+    fn swap(
+        &self,
+        config: Config,
+        obeyed: oneshot::Sender<()>,
+    ) -> Result<ReloadReport, ReloadError> {
         let mut state = self.state();
         let changes = diff(&state.config, &config);
         let in_words = changes.in_words();
@@ -199,7 +208,7 @@ impl House {
             .orders
             .try_reserve()
             .map_err(|_full_or_closed| ReloadError::Busy)?;
-        orders.send(tracker_orders(&config));
+        orders.send((tracker_orders(&config), obeyed));
         self.routing.send_replace(config.routing.clone());
         self.session.send_replace(config.session.clone());
         self.listen(&mut state, opened);
@@ -302,7 +311,7 @@ impl House {
     fn spawn_control(
         &self,
         publish: watch::Sender<Picture>,
-        orders: mpsc::Receiver<Orders>,
+        orders: mpsc::Receiver<Reordered>,
         admin_listener: Option<TcpListener>,
     ) -> Result<(), StartError> {
         let (clock, stop) = (self.clock, self.threads.stop.clone());

@@ -22,5 +22,5 @@ pub use info::{PrimaryInfo, PrimaryWatch};
 pub(crate) use lease::{Leader, Lease, Revocation};
 pub(crate) use picture::{NodePicture, Picture, WhyNobody};
 pub use record::NODE_NAMESPACE;
-pub(crate) use run::{Orders, Progress, Tracker};
+pub(crate) use run::{Orders, Progress, Reordered, Tracker};
 pub(crate) use settings::{OnLeaseExpired, TrackerSettings};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::decider::Decider;
@@ -35,6 +35,9 @@ pub(crate) struct Orders {
     pub(crate) health: HealthSettings,
     pub(crate) tracker: TrackerSettings,
 }
+
+/// Orders at a reload, and whom to tell once the picture shows them.
+pub(crate) type Reordered = (Orders, oneshot::Sender<()>);
 
 /// When the tracker last went around its loop, for the watchdog: a hung poller must not look alive.
 #[derive(Clone, Debug, Default)]
@@ -120,7 +123,11 @@ impl Tracker {
     }
 
     /// Runs until `stop`, or until nobody can give orders any more.
-    pub(crate) async fn run(mut self, mut orders: mpsc::Receiver<Orders>, stop: CancellationToken) {
+    pub(crate) async fn run(
+        mut self,
+        mut orders: mpsc::Receiver<Reordered>,
+        stop: CancellationToken,
+    ) {
         loop {
             let now = self.clock.now();
             self.progress.mark(now);
@@ -128,10 +135,11 @@ impl Tracker {
             self.enter_or_leave_doubt(pace.doubt, now);
             let wake = self.next_wake(now);
             let mut fact = false;
+            let mut obeyed = None;
             tokio::select! {
                 () = stop.cancelled() => return,
                 told = orders.recv() => match told {
-                    Some(told) => { self.obey(told); fact = true; }
+                    Some((told, done)) => { self.obey(told); fact = true; obeyed = Some(done); }
                     None => return,
                 },
                 news = self.poller.next(pace) => fact = self.take_in(news),
@@ -147,6 +155,10 @@ impl Tracker {
                 self.decider.gap.write(None);
             }
             self.publish(now);
+            if let Some(done) = obeyed {
+                // Whoever reloaded may have stopped waiting.
+                let _ = done.send(());
+            }
         }
     }
 
