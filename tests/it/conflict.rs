@@ -78,6 +78,7 @@ async fn a_leader_on_a_lower_timeline_than_the_last_one_is_stale() {
     let scene = {
         let mut scene = Scene::led(2).await;
         scene.cluster.lead(0, 5);
+        scene.cluster.nodes[0].rest.after_questions(2).await;
         assert_eq!(scene.node_at_last().await.0, "n1");
         scene
     };

@@ -10,8 +10,11 @@ use crate::fakes::cluster::{Cluster, Tempo};
 use crate::fakes::door::Mode;
 use crate::fakes::{eventually, ms, wire, within};
 
-/// Well above one question in doubt (20 ms) and well below what a counter of successes would add.
-const ONE_POLL: Duration = ms(500);
+/// The longest way to the next question: a node that took 40 ms to answer, as a scripted one on a crowded machine may,
+/// is left alone for a second.
+const ONE_POLL: Duration = ms(1500);
+/// What it takes when nothing is crowded, with room: questions in doubt are 20 ms apart.
+const USUALLY: Duration = ms(250);
 
 #[tokio::test]
 async fn a_new_leader_is_used_on_its_first_proof() {
@@ -21,7 +24,8 @@ async fn a_new_leader_is_used_on_its_first_proof() {
         let new = scene.cluster.flip();
         took.push(scene.until_on(new).await);
     }
-    assert!(took.iter().all(|took| *took < ONE_POLL), "{took:?}");
+    took.sort();
+    assert!(took[5] < USUALLY && took[9] < ONE_POLL, "{took:?}");
 }
 
 #[tokio::test]
@@ -125,7 +129,7 @@ async fn a_half_closed_session_is_revoked_as_well() {
 
     scene.cluster.flip();
 
-    let (_, _) = within(ms(1000), "the end", client.rest()).await;
+    let (_, _) = within(ONE_POLL, "the end", client.rest()).await;
 }
 
 #[tokio::test]
@@ -220,7 +224,7 @@ async fn a_session_between_startup_and_ready_does_not_survive_on_the_old_node() 
     let mut scene = Scene::led(2).await;
     scene.cluster.nodes[0]
         .postgres
-        .script(|script| script.delay = ms(1500));
+        .script(|script| script.delay = ms(4000));
     let mut clients = Vec::new();
     for _ in 0..10 {
         clients.push(scene.knocking().await);

@@ -161,10 +161,12 @@ async fn a_change_of_leader_is_one_epoch_and_silence_is_none() {
 async fn strangers_and_stale_leaders_are_counted_at_their_node() {
     let mut scene = led(2, &Tempo::default()).await;
     scene.cluster.lead(0, 5);
+    scene.cluster.nodes[0].rest.after_questions(2).await;
     scene.cluster.nodes[1]
         .rest
         .says(Answer::new(200, Body::primary("n2", 9).scope("another")));
     scene.cluster.nodes[1].rest.after_questions(2).await;
+    tokio::time::sleep(ms(50)).await;
     let strangers = number(&scene, r#"wrong_cluster_total{node="n2"}"#).await;
     assert!(strangers >= Some(1.0), "{strangers:?}");
 
