@@ -21,5 +21,6 @@ mod it {
     mod silence;
     mod startup;
     mod switchover;
+    mod vanished;
     mod window;
 }

@@ -233,3 +233,71 @@ async fn a_leader_whose_dcs_was_last_seen_too_long_ago_starts_no_session() {
         .await
         .unwrap();
 }
+
+/// Nobody asks by the clock within the test.
+fn at_rest() -> Tempo {
+    Tempo {
+        check_interval_ms: 60_000,
+        active_interval_ms: 60_000,
+        lease_timeout_secs: 180,
+        ..Tempo::default()
+    }
+}
+
+#[tokio::test]
+async fn an_idle_proxy_starts_no_session_on_old_news() {
+    let mut scene = Scene::led_with(2, &at_rest()).await;
+    let before = scene.accepted();
+    tokio::time::sleep(ms(1700)).await;
+    scene.cluster.lead(1, 2);
+
+    let mut client = scene.login().await;
+
+    assert_eq!(client.node().await.unwrap(), "n2");
+    // The old leader may have been dialled beside the question, but nobody was introduced to it.
+    let introduced = scene.cluster.nodes[0]
+        .postgres
+        .visits()
+        .into_iter()
+        .skip(before)
+        .filter(|visit| visit.ready.is_some());
+    assert_eq!(introduced.count(), 0);
+}
+
+#[tokio::test]
+async fn fresh_news_that_do_not_come_are_waited_for_half_a_second_and_then_the_lease_counts() {
+    let scene = Scene::led_with(1, &at_rest()).await;
+    tokio::time::sleep(ms(1700)).await;
+    scene.cluster.nodes[0].rest.says(Answer::hang());
+    let since = std::time::Instant::now();
+
+    let mut clients = sessions(&scene, 1).await;
+
+    assert!(
+        (ms(400)..ms(1500)).contains(&since.elapsed()),
+        "{:?}",
+        since.elapsed()
+    );
+    assert_eq!(clients[0].node().await.unwrap(), "n1");
+}
+
+#[tokio::test]
+async fn a_crowd_shares_one_question_for_fresh_news() {
+    let scene = Scene::led_with(1, &at_rest()).await;
+    tokio::time::sleep(ms(1700)).await;
+    let since = std::time::Instant::now();
+    let mut crowd = Vec::new();
+    for _ in 0..50 {
+        crowd.push(scene.knocking().await);
+    }
+    for client in &mut crowd {
+        within(PATIENCE, "a login", client.until_ready())
+            .await
+            .unwrap();
+    }
+    let asked = scene.cluster.nodes[0].rest.asked("/primary", since);
+    assert!(
+        (1..=2).contains(&asked),
+        "{asked} questions for fifty clients"
+    );
+}
