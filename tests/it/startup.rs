@@ -249,3 +249,23 @@ async fn a_startup_message_of_ten_thousand_bytes_is_the_longest() {
         longest
     );
 }
+
+#[tokio::test]
+async fn packets_of_a_valid_length_and_random_content_are_refused_in_words_or_passed_on() {
+    let scene = Scene::led(1).await;
+    for _ in 0..300 {
+        let body: Vec<u8> = (0..fastrand::usize(4..40))
+            .map(|_| fastrand::u8(..))
+            .collect();
+        let mut client = Client::connect(scene.addr).await.unwrap();
+        client.send(&wire::framed(&body)).await.unwrap();
+        let refused = within(PATIENCE, "a refusal or a login", client.until_ready()).await;
+        if let Err(refused) = refused {
+            assert!(
+                ["08P01", "-"].contains(&refused.code()),
+                "{body:?}: {refused:?}"
+            );
+        }
+    }
+    assert_eq!(scene.node().await, "n1");
+}
