@@ -117,7 +117,7 @@ impl Ear {
         }
         if heard.ready {
             self.slot.slot = None;
-            shared.router.dial_ready(place.addr);
+            shared.router.dial_ready(place.addr, place.epoch);
         }
         heard
     }
