@@ -16,7 +16,7 @@ use super::limits::Counted;
 use super::listener::Listener;
 use super::prologue::{Introduced, Road};
 use super::relay::{Relay, Tokens};
-use super::worker::Worker;
+use super::worker::{Alive, Worker};
 use super::{SessionSettings, cancel, goodbye};
 use crate::routing::Ticket;
 
@@ -31,8 +31,8 @@ pub(super) async fn stay(
     listener: Rc<Listener>,
     client: Client,
     descriptor: OwnedSemaphorePermit,
+    alive: Alive,
 ) {
-    let alive = worker.alive();
     welcome(&client.stream);
     let settings = worker.shared.settings.borrow().clone();
     let mut stay = Stay {
