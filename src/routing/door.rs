@@ -28,6 +28,8 @@ struct Door {
     size: usize,
     /// The latest failed dial.
     failed: BootTime,
+    /// The epoch of which the tracker knows that dials succeed, unless one has failed since.
+    ready: Option<u64>,
     /// The latest 53300.
     full: Option<BootTime>,
 }
@@ -52,7 +54,15 @@ impl Doors {
     }
 
     pub(super) fn note_failed(&self, addr: SocketAddr, at: BootTime) {
-        self.with(addr, |door| door.failed = door.failed.max(at));
+        self.with(addr, |door| {
+            door.failed = door.failed.max(at);
+            door.ready = None;
+        });
+    }
+
+    /// A dial has succeeded: is that worth a word?
+    pub(super) fn is_ready_news(&self, addr: SocketAddr, epoch: u64) -> bool {
+        self.with(addr, |door| door.ready.replace(epoch) != Some(epoch))
     }
 
     pub(super) fn note_full(&self, addr: SocketAddr, at: BootTime) {
@@ -82,6 +92,7 @@ impl Doors {
             slots: Arc::new(Semaphore::new(0)),
             size: 0,
             failed: BootTime::ZERO,
+            ready: None,
             full: None,
         }))
     }

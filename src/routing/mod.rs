@@ -13,6 +13,7 @@ mod ticket;
 pub(crate) use decide::Target;
 pub(crate) use door::Slot;
 pub(crate) use error::RouteError;
+pub(crate) use fresh::News;
 pub(crate) use router::{Routed, Router};
 pub(crate) use settings::{Route, RoutingSettings};
 pub(crate) use ticket::Ticket;

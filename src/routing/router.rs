@@ -79,9 +79,7 @@ impl Router {
 
     /// A dial of `ticket`'s client failed: nobody dials there before the leader was proved anew.
     pub(crate) fn dial_failed(&self, ticket: &mut Ticket, addr: SocketAddr, why: String) {
-        let now = self.clock.now();
-        self.doors.note_failed(addr, now);
-        self.demand.wish(Wish::DialFailed(addr, now));
+        self.fail(addr);
         ticket.failure = Some(why);
     }
 
@@ -95,14 +93,22 @@ impl Router {
 
     /// The proof was wrong or came too early for `addr`: as after a failed dial, nobody goes there before a new one.
     pub(crate) fn distrust(&self, addr: SocketAddr) {
-        let now = self.clock.now();
-        self.doors.note_failed(addr, now);
-        self.demand.wish(Wish::DialFailed(addr, now));
+        self.fail(addr);
     }
 
-    /// A dial reached its first ReadyForQuery.
-    pub(crate) fn dial_ready(&self, addr: SocketAddr) {
-        self.demand.wish(Wish::DialReady(addr, self.clock.now()));
+    /// The tracker first: a success in between is then told again, rather than overtaken.
+    fn fail(&self, addr: SocketAddr) {
+        let now = self.clock.now();
+        self.demand.wish(Wish::DialFailed(addr, now));
+        self.doors.note_failed(addr, now);
+    }
+
+    /// A dial reached its first ReadyForQuery. The tracker is told only what it does not know: the first of an epoch,
+    /// and the first after a failure.
+    pub(crate) fn dial_ready(&self, addr: SocketAddr, epoch: u64) {
+        if self.doors.is_ready_news(addr, epoch) {
+            self.demand.wish(Wish::DialReady(addr, self.clock.now()));
+        }
     }
 
     /// The node said 53300: those who can wait leave it alone for a moment.
@@ -137,8 +143,8 @@ impl Router {
         let mut picture = self.picture.clone();
         loop {
             let target = self.target(route, ticket, &mut picture).await;
-            if let Some(slot) = self.slot(route, &target, &mut picture).await {
-                return Routed { target, slot };
+            if let Some(routed) = self.slot(route, &target, ticket, &mut picture).await {
+                return routed;
             }
         }
     }
@@ -172,16 +178,10 @@ impl Router {
             let chosen = self.choose(route, &picture.borrow_and_update());
             let mut pause = None;
             if let Ok(target) = chosen {
-                let proved_since = self.may_be_dialled(&target);
-                let full = match ticket.was_held() {
-                    true => self.doors.pause(target.addr, self.clock.now()),
-                    // Whoever never waited is told at once that the node is full.
-                    false => Duration::ZERO,
-                };
-                if proved_since && full.is_zero() {
+                pause = self.pause(&target, ticket);
+                if pause == Some(Duration::ZERO) {
                     return target;
                 }
-                pause = proved_since.then_some(full);
             }
             ticket.hold(&self.demand, &self.metrics);
             tokio::select! {
@@ -196,8 +196,9 @@ impl Router {
         &self,
         route: Route,
         target: &Target,
+        ticket: &Ticket,
         picture: &mut watch::Receiver<Picture>,
-    ) -> Option<Slot> {
+    ) -> Option<Routed> {
         let size = self.settings.borrow().dial_concurrency;
         let slots = self.doors.slots(target.addr, size);
         let permit = slots.acquire_owned();
@@ -209,8 +210,11 @@ impl Router {
         loop {
             tokio::select! {
                 permit = &mut permit => {
-                    let permit = permit.ok()?;
-                    return is_same(&picture.borrow()).then(|| Slot::new(permit));
+                    let slot = Slot::new(permit.ok()?);
+                    // Those before us may have met a closed door.
+                    let now = self.choose(route, &picture.borrow()).ok()?;
+                    let is_open = self.pause(&now, ticket) == Some(Duration::ZERO);
+                    return (now.addr == target.addr && is_open).then_some(Routed { target: now, slot });
                 }
                 () = changed(picture) => {
                     if !is_same(&picture.borrow_and_update()) {
@@ -219,6 +223,18 @@ impl Router {
                 }
             }
         }
+    }
+
+    /// How long a target must be left alone, `None` for until it is proved anew.
+    fn pause(&self, target: &Target, ticket: &Ticket) -> Option<Duration> {
+        if !self.may_be_dialled(target) {
+            return None;
+        }
+        Some(match ticket.was_held() {
+            true => self.doors.pause(target.addr, self.clock.now()),
+            // Whoever never waited is told at once that the node is full.
+            false => Duration::ZERO,
+        })
     }
 
     /// No dial has failed there since the leader was last proved.
@@ -418,5 +434,40 @@ mod tests {
         let waiting = client(&script);
         a_moment().await;
         assert!(!waiting.is_finished());
+    }
+    #[tokio::test(start_paused = true)]
+    async fn whoever_gets_a_slot_looks_at_the_door_again() {
+        let script = script(1);
+        script.leads(addr(A));
+        let first = client(&script).await.unwrap().unwrap();
+        let next = client(&script);
+        a_moment().await;
+
+        let mut ticket = script.router.ticket();
+        let words = "connection refused".to_owned();
+        script.router.dial_failed(&mut ticket, addr(A), words);
+        drop(first);
+        a_moment().await;
+        assert!(!next.is_finished(), "nobody hammers a closed port");
+        script.proves();
+
+        let proved = script.clock.now();
+        assert_eq!(next.await.unwrap().unwrap().target.proved, proved);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_tracker_hears_of_a_ready_dial_only_what_it_does_not_know() {
+        let script = script(1);
+        let ready = |epoch| {
+            script.router.dial_ready(addr(A), epoch);
+            script.demand.take_wishes().len()
+        };
+        assert_eq!([ready(1), ready(1), ready(1)], [1, 0, 0]);
+        assert_eq!([ready(2), ready(2)], [1, 0]);
+
+        script.router.distrust(addr(A));
+        script.demand.take_wishes();
+
+        assert_eq!([ready(2), ready(2)], [1, 0]);
     }
 }

@@ -50,6 +50,11 @@ impl Ticket {
         self.deadline += by;
     }
 
+    /// How an attempt failed that says nothing to anybody else.
+    pub(crate) fn note_failure(&mut self, why: String) {
+        self.failure = Some(why);
+    }
+
     pub(super) fn hold(&mut self, demand: &Arc<Demand>, metrics: &Arc<Metrics>) {
         self.was_held = true;
         self.held.get_or_insert_with(|| {

@@ -4,19 +4,18 @@ use std::future::poll_fn;
 use std::rc::Rc;
 
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::SessionSettings;
 use super::client::Client;
 use super::dial::dial;
 use super::ear::{Ear, TimedSlot};
-use super::error::{End, Setback};
+use super::error::{DialError, End, Setback};
 use super::listener::Listener;
 use super::prologue::{Introduced, Prologue, Road};
 use super::registry::Seat;
 use super::worker::Worker;
-use crate::routing::{Routed, Target, Ticket};
+use crate::routing::{News, Routed, Target, Ticket};
 
 pub(super) struct Attempt<'a> {
     pub(super) worker: &'a Rc<Worker>,
@@ -32,16 +31,12 @@ pub(super) struct Met {
     pub(super) introduced: Introduced,
     pub(super) ear: Ear,
     pub(super) seat: Seat,
-    pub(super) descriptor: OwnedSemaphorePermit,
 }
 
 impl Attempt<'_> {
     pub(super) async fn run(mut self) -> Result<Met, Setback> {
         let Routed { target, slot } = self.route().await?;
         let shared = &self.worker.shared;
-        let descriptor = shared.limits.descriptor().ok_or_else(|| {
-            End::full("too many connections: no file descriptor is left for another one")
-        })?;
         let mut server = self.dial(&target).await?;
         let mut slot = TimedSlot::new(slot);
         // Nothing of the client has reached a server yet: this is where the lease counts.
@@ -61,7 +56,6 @@ impl Attempt<'_> {
             introduced,
             ear,
             seat,
-            descriptor,
         })
     }
 
@@ -75,20 +69,32 @@ impl Attempt<'_> {
         Ok(routed.map_err(|error| End::late(&error))?)
     }
 
-    /// Connects, while the leader is asked for fresh news where the last are old.
+    /// Connects, while the leader is asked for fresh news where the last are old, and again where the dial has
+    /// outlasted them.
     async fn dial(&mut self, target: &Target) -> Result<TcpStream, Setback> {
         let left = self.ticket.deadline() - Instant::now();
         let limit = self.settings.connect_timeout.min(left);
+        let router = &self.worker.shared.router;
         let dialled = async {
             let dial = dial(target.addr, limit, self.settings.dead_peer);
-            let (server, ()) = tokio::join!(dial, self.worker.shared.router.fresh(target));
+            let (server, news) = tokio::join!(dial, router.fresh(target));
+            // Silence was waited for once, and once is enough.
+            if server.is_ok() && news == News::Heard {
+                router.fresh(target).await;
+            }
             server
         };
         tokio::select! {
             biased;
             _ = target.revocation.revoked() => Err(Setback::Moved),
             end = self.client.left() => Err(end.into()),
-            dialled = dialled => Ok(dialled?),
+            dialled = dialled => dialled.map_err(|error| match error {
+                DialError::TimedOut { .. } if limit < self.settings.connect_timeout => {
+                    Setback::Late(error)
+                }
+                DialError::Local { .. } => End::full(error.to_string()).into(),
+                error => error.into(),
+            }),
         }
     }
 

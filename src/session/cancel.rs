@@ -111,11 +111,12 @@ pub(super) async fn serve(worker: &Worker, listener: &Listener, client: &Client,
     if nodes.is_empty() {
         return tracing::debug!(client = %client.peer, "a cancel with a key that nobody here issued");
     }
-    let Ok(_turn) = table.turn.acquire().await else {
-        return;
-    };
     let connect_timeout = worker.shared.settings.borrow().connect_timeout;
     let limit = connect_timeout + CLOSES_WITHIN;
+    // Whoever waits holds a descriptor.
+    let Ok(Ok(_turn)) = tokio::time::timeout(limit, table.turn.acquire()).await else {
+        return tracing::debug!(client = %client.peer, "too many cancels are under way");
+    };
     for node in nodes {
         let Some(_descriptor) = worker.shared.limits.descriptor() else {
             return;

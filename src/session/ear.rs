@@ -78,10 +78,9 @@ impl Ear {
         Self { slot, kind }
     }
 
-    /// `hello`: the ClientHello has been passed on and the server has answered once.
+    /// `hello`: the ClientHello has been passed on. The server's answer to it is still to be heard here.
     pub(super) fn opaque(slot: TimedSlot, hello: bool) -> Self {
-        let reads = u32::from(hello);
-        let kind = Kind::Opaque { reads, hello };
+        let kind = Kind::Opaque { reads: 0, hello };
         Self { slot, kind }
     }
 
@@ -118,7 +117,7 @@ impl Ear {
         }
         if heard.ready {
             self.slot.slot = None;
-            shared.router.dial_ready(place.addr);
+            shared.router.dial_ready(place.addr, place.epoch);
         }
         heard
     }

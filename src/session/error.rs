@@ -50,6 +50,10 @@ pub(super) enum Setback {
     #[error("{0}")]
     Failed(#[from] DialError),
 
+    /// The client's time ended first: that says nothing about the server.
+    #[error("{0}")]
+    Late(DialError),
+
     /// Probably this client's own doing, so only its own wait.
     #[error("{node} closed on TLS that came without an SSLRequest")]
     Shy { node: SocketAddr },
@@ -66,6 +70,10 @@ pub(super) enum Setback {
 pub(super) enum DialError {
     #[error("{node}: connection failed: {source}")]
     Connect { node: SocketAddr, source: io::Error },
+
+    /// This host's doing.
+    #[error("no connection to {node} can be made from this host: {source}")]
+    Local { node: SocketAddr, source: io::Error },
 
     #[error("{node}: not connected within {limit:?}")]
     TimedOut { node: SocketAddr, limit: Duration },
@@ -94,6 +102,7 @@ impl DialError {
     pub(super) fn node(&self) -> SocketAddr {
         match self {
             Self::Connect { node, .. }
+            | Self::Local { node, .. }
             | Self::TimedOut { node, .. }
             | Self::Broke { node, .. }
             | Self::Closed { node }

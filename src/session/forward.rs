@@ -46,6 +46,8 @@ pub(super) struct Scan {
     asked: u32,
     /// The client has sent something since the last ReadyForQuery.
     since: bool,
+    /// The statement under way came with Execute: its Sync is a message of its own.
+    extended: bool,
 }
 
 /// How far a direction has come.
@@ -55,6 +57,14 @@ pub(super) enum Moved {
     Ended,
     /// The end was passed on.
     Closed,
+}
+
+/// How much of a chunk is passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pass {
+    All,
+    /// Only so many bytes, and nothing of what follows: the stream ends there.
+    Cut(usize),
 }
 
 /// Which side has failed.
@@ -110,7 +120,7 @@ impl Way {
         source: &mut S,
         sink: &mut D,
         buffer: &mut [u8],
-        mut read: impl FnMut(&[u8]) -> usize,
+        mut read: impl FnMut(&[u8]) -> Pass,
     ) -> Poll<Result<Moved, Broken>>
     where
         S: AsyncRead + Unpin,
@@ -132,12 +142,15 @@ impl Way {
                 self.ended = true;
                 return Poll::Ready(Ok(Moved::Ended));
             }
-            let passed = read(chunk);
+            let pass = read(chunk);
+            let passed = match pass {
+                Pass::All => chunk,
+                Pass::Cut(end) => &chunk[..end],
+            };
             if !self.sunk {
-                self.write(cx, sink, &chunk[..passed])?;
+                self.write(cx, sink, passed)?;
             }
-            if passed < chunk.len() {
-                // Whoever cuts the stream has ended it.
+            if pass != Pass::All {
                 self.ended = true;
                 return Poll::Ready(Ok(Moved::Ended));
             }
@@ -179,24 +192,30 @@ impl Way {
 impl Scan {
     pub(super) fn pass_up(&mut self, bytes: &[u8]) {
         self.since = true;
-        let asked = &mut self.asked;
+        let (asked, extended) = (&mut self.asked, &mut self.extended);
         self.up.pass(bytes, |tag| {
             // Query, Sync, FunctionCall.
             if matches!(tag, b'Q' | b'S' | b'F') {
                 *asked = asked.saturating_add(1);
             }
+            // Query, Execute.
+            if matches!(tag, b'Q' | b'E') {
+                *extended = tag == b'E';
+            }
         });
     }
 
     pub(super) fn pass_down(&mut self, bytes: &[u8]) {
-        let (asked, since) = (&mut self.asked, &mut self.since);
+        let (asked, since, extended) = (&mut self.asked, &mut self.since, self.extended);
         self.down.pass(bytes, |tag| match tag {
             READY => {
                 *asked = asked.saturating_sub(1);
                 *since = false;
             }
-            // CopyIn, CopyBoth: the Sync that came with the statement is swallowed, one answer is still owed.
-            b'G' | b'W' => *asked = 1,
+            // CopyIn: a Sync that came with the statement is swallowed, and another one follows the data.
+            b'G' => *asked = u32::from(!extended),
+            // CopyBoth is a plain statement's.
+            b'W' => *asked = 1,
             _ => {}
         });
     }
@@ -204,5 +223,52 @@ impl Scan {
     /// Nothing is under way: the server waits for the client's next statement, outside of a transaction.
     pub(super) fn is_idle(&self) -> bool {
         self.down.is_ready_idle() && self.asked == 0 && !self.since
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages(tags: &[u8]) -> Vec<u8> {
+        let bodies = tags.iter().map(|tag| match *tag {
+            READY => vec![READY, 0, 0, 0, 5, b'I'],
+            tag => vec![tag, 0, 0, 0, 4],
+        });
+        bodies.flatten().collect()
+    }
+
+    /// What client and server say by turns, the client first.
+    fn after(turns: &[&[u8]]) -> Scan {
+        let mut scan = Scan::default();
+        for (turn, tags) in turns.iter().enumerate() {
+            match turn % 2 {
+                0 => scan.pass_up(&messages(tags)),
+                _ => scan.pass_down(&messages(tags)),
+            }
+        }
+        scan
+    }
+
+    #[test]
+    fn a_session_is_idle_after_a_copy_of_either_kind() {
+        let copies: [&[&[u8]]; 4] = [
+            &[b"Q", b"G", b"ddc", b"CZ"],
+            &[b"PBDES", b"12nG", b"ddcS", b"CZ"],
+            &[b"PBDEH", b"12nG", b"ddcS", b"CZ"],
+            &[b"Q", b"W", b"dc", b"CZ"],
+        ];
+        for copy in copies {
+            for end in 1..copy.len() {
+                assert!(!after(&copy[..end]).is_idle(), "{copy:?} {end}");
+            }
+            assert!(after(copy).is_idle(), "{copy:?}");
+        }
+    }
+
+    #[test]
+    fn a_session_is_idle_after_the_last_of_a_pipelines_answers() {
+        assert!(!after(&[b"PBESPBES", b"12CZ"]).is_idle());
+        assert!(after(&[b"PBESPBES", b"12CZ12CZ"]).is_idle());
     }
 }

@@ -17,7 +17,8 @@ pub(super) struct Limits {
     all: Arc<AtomicUsize>,
     /// Tiny and never held across an await: looked up when a listener is added.
     listeners: Mutex<HashMap<Address, Arc<AtomicUsize>>>,
-    /// Two per session. The accept loops wait for it, so that they pause rather than spin.
+    /// Two per client that has spoken, also while it is held. The accept loops wait for one, so that they pause
+    /// rather than spin.
     pub(super) descriptors: Arc<Semaphore>,
 }
 

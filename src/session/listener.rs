@@ -8,18 +8,22 @@ use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
+use super::dial::is_shortage;
 use super::stay;
 use super::stream::{Peer, Stream};
-use super::worker::Worker;
+use super::worker::{Alive, Worker};
 use crate::net::{Address, Socket};
 use crate::routing::Route;
 
-/// After the kernel itself has run out of descriptors.
-const NO_DESCRIPTORS: Duration = Duration::from_millis(100);
+/// After an accept that failed.
+const PAUSE: Duration = Duration::from_millis(100);
+/// As long as Linux lets a queue be: who comes after those has come too late.
+const QUEUE: usize = 4096;
 
 #[derive(Debug)]
 pub(super) struct Listener {
@@ -54,6 +58,13 @@ impl Acceptor {
         })
     }
 
+    fn into_socket(self) -> io::Result<Socket> {
+        Ok(match self {
+            Self::Tcp(socket) => Socket::Tcp(socket.into_std()?),
+            Self::Unix(socket) => Socket::Unix(socket.into_std()?),
+        })
+    }
+
     fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Stream, Peer)>> {
         match self {
             Self::Tcp(socket) => socket
@@ -67,54 +78,99 @@ impl Acceptor {
 }
 
 /// Accepts until the listener is stopped. A client's session runs on the worker that accepted it.
-pub(super) async fn accept(worker: Rc<Worker>, listener: Rc<Listener>, acceptor: Acceptor) {
-    let descriptors = &worker.shared.limits.descriptors;
-    let mut is_last_look = false;
-    loop {
-        let descriptor = tokio::select! {
-            biased;
-            () = listener.stop.cancelled(), if !is_last_look => {
-                is_last_look = true;
-                continue;
+pub(super) async fn accept(
+    worker: Rc<Worker>,
+    listener: Rc<Listener>,
+    acceptor: Acceptor,
+    alive: Alive,
+) {
+    let accepting = async {
+        loop {
+            let descriptor = descriptor(&worker, &listener).await;
+            match std::future::poll_fn(|cx| acceptor.poll_accept(cx)).await {
+                Ok((stream, peer)) => welcome(&worker, &listener, stream, peer, descriptor),
+                Err(error) => pause(&worker, &listener, &error).await,
             }
-            descriptor = Arc::clone(descriptors).acquire_owned() => descriptor,
-        };
-        let Ok(descriptor) = descriptor else { return };
-        let accepted = std::future::poll_fn(|cx| match acceptor.poll_accept(cx) {
-            // Who is already in the queue would be reset by the close.
-            Poll::Pending if is_last_look => Poll::Ready(None),
-            polled => polled.map(Some),
-        });
-        let accepted = tokio::select! {
-            biased;
-            accepted = accepted => accepted,
-            () = listener.stop.cancelled(), if !is_last_look => {
-                is_last_look = true;
-                continue;
-            }
-        };
-        match accepted {
-            None => return,
-            Some(Ok((stream, peer))) => {
-                let client = Client::new(stream, peer);
-                let stay = stay::stay(Rc::clone(&worker), Rc::clone(&listener), client, descriptor);
-                tokio::task::spawn_local(stay);
-            }
-            Some(Err(error)) if is_shortage(&error) => {
-                worker.tally.accept_failed(&listener.address, &error);
-                tokio::time::sleep(NO_DESCRIPTORS).await;
-            }
-            // The client was gone before it was accepted.
-            Some(Err(error)) => {
-                tracing::debug!(listener = %listener.address, %error, "accept");
-            }
+        }
+    };
+    let stopped = listener.stop.run_until_cancelled(accepting).await;
+    debug_assert!(stopped.is_none(), "it has no other end");
+    if let Err(error) = last_look(&worker, &listener, acceptor).await {
+        tracing::debug!(listener = %listener.address, %error, "the queue could not be emptied");
+    }
+    drop(alive);
+}
+
+/// Who is in the queue already would be reset by the close. The kernel is asked itself: the runtime hears of a
+/// newcomer later.
+async fn last_look(
+    worker: &Rc<Worker>,
+    listener: &Rc<Listener>,
+    acceptor: Acceptor,
+) -> io::Result<()> {
+    let socket = acceptor.into_socket()?;
+    for _ in 0..QUEUE {
+        let descriptor = descriptor(worker, listener).await;
+        match accept_now(&socket) {
+            Ok((stream, peer)) => welcome(worker, listener, stream, peer, descriptor),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if is_shortage(&error) => pause(worker, listener, &error).await,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn accept_now(socket: &Socket) -> io::Result<(Stream, Peer)> {
+    match socket {
+        Socket::Tcp(socket) => {
+            let (stream, peer) = socket.accept()?;
+            stream.set_nonblocking(true)?;
+            Ok((Stream::Tcp(TcpStream::from_std(stream)?), Peer::Tcp(peer)))
+        }
+        Socket::Unix(socket) => {
+            let (stream, _) = socket.accept()?;
+            stream.set_nonblocking(true)?;
+            Ok((Stream::Unix(UnixStream::from_std(stream)?), Peer::Local))
         }
     }
 }
 
-fn is_shortage(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
-    )
+/// Waits for a client's descriptor before the client: who is not accepted waits in the kernel's queue.
+async fn descriptor(worker: &Worker, listener: &Listener) -> OwnedSemaphorePermit {
+    let limits = &worker.shared.limits;
+    if let Some(descriptor) = limits.descriptor() {
+        return descriptor;
+    }
+    worker.tally.accept_waits(&listener.address);
+    match Arc::clone(&limits.descriptors).acquire_owned().await {
+        Ok(descriptor) => descriptor,
+        // Nobody closes it.
+        Err(_) => std::future::pending().await,
+    }
+}
+
+fn welcome(
+    worker: &Rc<Worker>,
+    listener: &Rc<Listener>,
+    stream: Stream,
+    peer: Peer,
+    descriptor: OwnedSemaphorePermit,
+) {
+    let client = Client::new(stream, peer);
+    let (worker, alive) = (Rc::clone(worker), worker.alive());
+    let stay = stay::stay(worker, Rc::clone(listener), client, descriptor, alive);
+    tokio::task::spawn_local(stay);
+}
+
+/// Whatever has failed would fail again at once.
+async fn pause(worker: &Worker, listener: &Listener, error: &io::Error) {
+    if error.kind() == io::ErrorKind::ConnectionAborted {
+        // The client was gone before it was accepted.
+        tracing::debug!(listener = %listener.address, %error, "accept");
+    } else {
+        worker.tally.accept_failed(&listener.address, error);
+    }
+    tokio::time::sleep(PAUSE).await;
 }

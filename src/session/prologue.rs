@@ -155,7 +155,7 @@ impl Prologue<'_> {
                 Err(self.closed().into())
             }
             Ok(Err(source)) => Err(self.broke(source).into()),
-            Err(_late) => Err(DialError::Mute { node }.into()),
+            Err(_late) => Err(Setback::Late(DialError::Mute { node })),
         }
     }
 
@@ -215,7 +215,7 @@ impl Prologue<'_> {
                 Ok(Ok(Step::Wrote(wrote))) => *sent += wrote,
                 Ok(Ok(Step::Spoke(spoke))) => spoke?,
                 Ok(Err(source)) => return Err(self.broke(source).into()),
-                Err(_late) => return Err(DialError::Mute { node: self.node() }.into()),
+                Err(_late) => return Err(Setback::Late(DialError::Mute { node: self.node() })),
             }
         }
     }

@@ -13,7 +13,7 @@ use tokio::time::Sleep;
 
 use super::cancel::CancelKey;
 use super::ear::Ear;
-use super::forward::{Broken, Forward, Moved, Scan};
+use super::forward::{Broken, Forward, Moved, Pass, Scan};
 use super::goodbye;
 use super::limits::Counted;
 use super::registry::{Order, Place, Seat};
@@ -96,13 +96,14 @@ impl Relay {
     fn hear_first_words(&mut self) {
         let mut first = self.forward.down.take();
         let scan = &mut self.forward.scan;
-        let passed = self
+        let pass = self
             .hearing
             .hear(&first, scan, &self.tokens.seat.place, &self.worker.shared);
-        let is_cut = passed < first.len();
-        first.truncate(passed);
+        if let Pass::Cut(end) = pass {
+            first.truncate(end);
+        }
         self.forward.down.append(&first);
-        if is_cut {
+        if pass != Pass::All {
             self.forward.down.ended = true;
             self.server_ended();
         }
@@ -151,21 +152,24 @@ impl Relay {
             client,
             server,
             up,
+            down,
             scan,
-            ..
         } = &mut self.forward;
         let (ear, timer) = (&mut self.hearing.ear, &mut self.timer);
         let bytes = &self.worker.shared.metrics.bytes_to_server;
         up.poll_move(cx, client, server, buffer, |chunk| {
             bytes.inc_by(chunk.len() as u64);
-            *timer = None;
+            // After the server's end the client's time runs, whatever it says.
+            if !down.closed {
+                *timer = None;
+            }
             if let Some(scan) = scan {
                 scan.pass_up(chunk);
             }
             if let Some(ear) = ear {
                 ear.client_spoke();
             }
-            chunk.len()
+            Pass::All
         })
     }
 
@@ -327,14 +331,14 @@ impl Relay {
 }
 
 impl Hearing {
-    /// How much of `chunk` may pass.
     fn hear(
         &mut self,
         mut chunk: &[u8],
         scan: &mut Option<Scan>,
         place: &Place,
         shared: &Shared,
-    ) -> usize {
+    ) -> Pass {
+        let mut pass = Pass::All;
         if let Some(ear) = &mut self.ear {
             let heard = ear.hear(chunk, place, shared);
             if heard.key.is_some() {
@@ -346,12 +350,13 @@ impl Hearing {
             if let Some(end) = heard.in_recovery {
                 self.in_recovery = true;
                 chunk = &chunk[..end];
+                pass = Pass::Cut(end);
             }
         }
         shared.metrics.bytes_to_client.inc_by(chunk.len() as u64);
         if let Some(scan) = scan {
             scan.pass_down(chunk);
         }
-        chunk.len()
+        pass
     }
 }

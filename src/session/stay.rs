@@ -16,7 +16,7 @@ use super::limits::Counted;
 use super::listener::Listener;
 use super::prologue::{Introduced, Road};
 use super::relay::{Relay, Tokens};
-use super::worker::Worker;
+use super::worker::{Alive, Worker};
 use super::{SessionSettings, cancel, goodbye};
 use crate::routing::Ticket;
 
@@ -31,8 +31,8 @@ pub(super) async fn stay(
     listener: Rc<Listener>,
     client: Client,
     descriptor: OwnedSemaphorePermit,
+    alive: Alive,
 ) {
-    let alive = worker.alive();
     welcome(&client.stream);
     let settings = worker.shared.settings.borrow().clone();
     let mut stay = Stay {
@@ -42,11 +42,11 @@ pub(super) async fn stay(
         settings,
     };
     let end = match stay.begin().await {
-        Ok((met, counted)) => {
+        Ok((met, counted, for_server)) => {
             let tokens = Tokens {
                 seat: met.seat,
                 _counted: counted,
-                _descriptors: [descriptor, met.descriptor],
+                _descriptors: [descriptor, for_server],
                 _alive: alive,
             };
             let forward = stay.into_forward(met.server, met.introduced);
@@ -69,13 +69,17 @@ struct Stay {
 }
 
 impl Stay {
-    async fn begin(&mut self) -> Result<(Met, Counted), End> {
+    async fn begin(&mut self) -> Result<(Met, Counted, OwnedSemaphorePermit), End> {
         match self.greet().await? {
             Next::Cancel { length } => return Err(End::Cancel { length }),
             Next::Broken => return Err(End::broken()),
             Next::Hello | Next::Request(_) | Next::Startup { .. } => {}
         }
         let counted = self.count()?;
+        // Now, not at the dial: of a crowd that is held nobody could go on if each had only its own.
+        let for_server = self.worker.shared.limits.descriptor().ok_or_else(|| {
+            End::full("too many connections: no file descriptor is left for another one")
+        })?;
         let mut ticket = self.worker.shared.router.ticket();
         loop {
             let attempt = Attempt {
@@ -86,7 +90,7 @@ impl Stay {
                 ticket: &mut ticket,
             };
             match attempt.run().await {
-                Ok(met) => return Ok((met, counted)),
+                Ok(met) => return Ok((met, counted, for_server)),
                 Err(setback) => self.set_back(setback, &mut ticket).await?,
             }
             if ticket.deadline() <= Instant::now() {
@@ -133,8 +137,10 @@ impl Stay {
                 router.dial_failed(ticket, error.node(), words);
             }
             Setback::Shy { .. } => router.attempt_failed(ticket, setback.to_string()),
+            Setback::Late(error) => ticket.note_failure(error.to_string()),
             Setback::Full { node, .. } => {
                 router.node_is_full(node);
+                ticket.note_failure(setback.to_string());
                 let end = tokio::select! {
                     () = tokio::time::sleep(FULL_PAUSE) => None,
                     end = self.client.left() => Some(end),

@@ -5,9 +5,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+
+/// A peer that has said too much is looked at so often.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// Where a client sits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +59,8 @@ impl Stream {
         }
     }
 
-    /// Appends what the peer has sent to `inbox`, at most until that holds `limit` bytes. `Ok(0)` is the end of the
-    /// stream. Cancel-safe.
+    /// Appends what the peer has sent to `inbox`, at most until that holds `limit` bytes; then it only waits for the
+    /// peer to leave. `Ok(0)` is the end of the stream. Cancel-safe.
     pub(super) async fn read_into(
         &mut self,
         inbox: &mut Vec<u8>,
@@ -64,7 +68,7 @@ impl Stream {
     ) -> io::Result<usize> {
         let room = limit.saturating_sub(inbox.len());
         if room == 0 {
-            return std::future::pending().await;
+            return self.left().await.map(|()| 0);
         }
         std::future::poll_fn(|cx| {
             // On the stack of this call, so that whoever waits here owns no buffer.
@@ -76,6 +80,22 @@ impl Stream {
             Poll::Ready(Ok(buf.filled().len()))
         })
         .await
+    }
+}
+
+impl Stream {
+    /// Waits for the end of a stream whose bytes are not read, which alone wakes nobody.
+    async fn left(&self) -> io::Result<()> {
+        loop {
+            let ready = match self {
+                Self::Tcp(s) => s.ready(Interest::READABLE).await?,
+                Self::Unix(s) => s.ready(Interest::READABLE).await?,
+            };
+            if ready.is_read_closed() {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK).await;
+        }
     }
 }
 

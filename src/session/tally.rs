@@ -41,6 +41,12 @@ impl Tally {
         *self.shortage.borrow_mut() = Some(format!("{listener}: {error}"));
     }
 
+    /// All descriptors that may be lent are.
+    pub(super) fn accept_waits(&self, listener: &Address) {
+        let words = format!("{listener}: no file descriptor is left (RLIMIT_NOFILE)");
+        *self.shortage.borrow_mut() = Some(words);
+    }
+
     /// Once a second.
     pub(super) fn flush(&self) {
         for sum in self.refused.take() {

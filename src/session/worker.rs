@@ -53,15 +53,15 @@ pub(super) struct Worker {
     pub(super) draining: Cell<bool>,
     /// The same for whoever waits rather than looks.
     pub(super) drain: CancellationToken,
-    /// Connections that are not closed, from their first moment on.
-    connections: Rc<Cell<usize>>,
+    /// Connections that are not closed, from their first moment on, and whoever may accept another one.
+    alive: Rc<Cell<usize>>,
     /// One of them has gone.
     gone: Rc<Notify>,
 }
 
-/// Counts a connection as long as it lives.
+/// Keeps the worker while a connection lives, or may still be accepted.
 pub(super) struct Alive {
-    connections: Rc<Cell<usize>>,
+    alive: Rc<Cell<usize>>,
     gone: Rc<Notify>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) async fn run(
         buffer: RefCell::new(vec![0; BUFFER].into_boxed_slice()),
         draining: Cell::new(false),
         drain: CancellationToken::new(),
-        connections: Rc::default(),
+        alive: Rc::default(),
         gone: Rc::default(),
     });
     let sessions = LocalSet::new();
@@ -96,7 +96,7 @@ impl Worker {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            if is_quiet && self.draining.get() && self.connections.get() == 0 {
+            if is_quiet && self.draining.get() && self.alive.get() == 0 {
                 return;
             }
             tokio::select! {
@@ -131,6 +131,11 @@ impl Worker {
         settings: &ListenerSettings,
         sockets: Vec<Socket>,
     ) -> io::Result<()> {
+        // All or none, and before anything changes: whoever accepts must be known to be stopped.
+        let acceptors: Vec<_> = sockets
+            .into_iter()
+            .map(Acceptor::new)
+            .collect::<io::Result<_>>()?;
         let listener = match listeners.get(&settings.address) {
             Some(known) if known.route == settings.route => Rc::clone(known),
             other => {
@@ -146,9 +151,9 @@ impl Worker {
             }
         };
         listener.max_connections.set(settings.max_connections);
-        for socket in sockets {
-            let acceptor = Acceptor::new(socket)?;
-            tokio::task::spawn_local(accept(Rc::clone(self), Rc::clone(&listener), acceptor));
+        for acceptor in acceptors {
+            let (worker, listener) = (Rc::clone(self), Rc::clone(&listener));
+            tokio::task::spawn_local(accept(worker, listener, acceptor, self.alive()));
         }
         listeners.insert(settings.address.clone(), listener);
         Ok(())
@@ -163,9 +168,9 @@ impl Worker {
     }
 
     pub(super) fn alive(&self) -> Alive {
-        self.connections.set(self.connections.get() + 1);
+        self.alive.set(self.alive.get() + 1);
         Alive {
-            connections: Rc::clone(&self.connections),
+            alive: Rc::clone(&self.alive),
             gone: Rc::clone(&self.gone),
         }
     }
@@ -180,7 +185,7 @@ impl Worker {
 
 impl Drop for Alive {
     fn drop(&mut self) {
-        self.connections.set(self.connections.get() - 1);
+        self.alive.set(self.alive.get() - 1);
         self.gone.notify_one();
     }
 }

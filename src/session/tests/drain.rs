@@ -1,10 +1,19 @@
 //! Ending by plan: the idle go first, the busy have their time.
 
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
 use super::stand::*;
-use crate::net::Address;
-use crate::session::Command;
+use crate::clock::Clock;
+use crate::net::{Address, BindOptions, Socket, bind};
+use crate::routing::RoutingSettings;
+use crate::routing::testing::Script;
+use crate::session::{Command, SessionSettings, Shared, run};
 
 const SOON: Duration = Duration::from_secs(3);
 
@@ -83,4 +92,68 @@ async fn a_held_client_has_the_whole_time_of_a_drain() {
 
     held.until_ready().await;
     assert_eq!(held.asks().await, "a");
+}
+
+#[tokio::test]
+async fn who_waits_in_the_kernels_queue_is_served_before_the_end() {
+    let script = Script::new(Clock::Boot, RoutingSettings::default());
+    let (_settings, watched) = watch::channel(SessionSettings::default());
+    let (router, metrics) = (Arc::clone(&script.router), Arc::clone(&script.metrics));
+    let shared = Shared::new(router, metrics, watched, 4096);
+    let address = Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let bound = bind(&address, &BindOptions::default()).unwrap();
+    let Address::Tcp(address) = bound.address else {
+        unreachable!("a TCP address was bound")
+    };
+    let server = Server::start("a", Manner::Serves).await;
+    script.leads(server.addr);
+    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let mut client = Client { stream };
+    client.send(STARTUP).await;
+
+    let (commands, received) = mpsc::channel(8);
+    let settings = listener_settings(address);
+    let sockets = bound.sockets;
+    for command in [
+        Command::Listen { settings, sockets },
+        Command::Quiet,
+        Command::Drain,
+    ] {
+        commands.send(command).await.unwrap();
+    }
+    let talk = async {
+        client.until_ready().await;
+        client.send(&message(b'X', b"")).await;
+        client.ends().await;
+    };
+    let work = tokio::time::timeout(SOON, run(shared, received, CancellationToken::new()));
+
+    let (worked, ()) = tokio::join!(work, talk);
+
+    assert!(worked.is_ok(), "it ends with its last session");
+}
+
+#[tokio::test]
+async fn a_listener_with_a_broken_socket_serves_none_of_them() {
+    let stand = Stand::start().await;
+    let address = Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let bound = bind(&address, &BindOptions::default()).unwrap();
+    let Address::Tcp(address) = bound.address else {
+        unreachable!("a TCP address was bound")
+    };
+    let mut sockets = bound.sockets;
+    // A regular file cannot be waited for.
+    let file = OwnedFd::from(tempfile::tempfile().unwrap());
+    sockets.push(Socket::Tcp(file.into()));
+
+    let settings = listener_settings(address);
+    let listen = Command::Listen { settings, sockets };
+    stand.commands.send(listen).await.unwrap();
+
+    let refused = tokio::time::timeout(SOON, async {
+        while tokio::net::TcpStream::connect(address).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    refused.await.unwrap();
 }

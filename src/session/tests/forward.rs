@@ -218,3 +218,24 @@ async fn a_server_without_direct_tls_is_tried_twice_and_then_the_client_is_close
     client.ends().await;
     assert_eq!(server.dials(), 2);
 }
+
+#[tokio::test]
+async fn a_tls_session_has_begun_with_its_servers_second_read_and_not_before() {
+    let stand = Stand::start().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    stand.script.leads(listener.local_addr().unwrap());
+    let mut client = stand.client().await;
+    client.send(&[0x16, 3, 1, 0, 4, 1, 2, 3, 4]).await;
+    let (mut server, _) = listener.accept().await.unwrap();
+    let has_begun = || {
+        let wishes = stand.script.demand.take_wishes();
+        wishes.iter().any(|w| matches!(w, Wish::DialReady(..)))
+    };
+    server.write_all(b"a").await.unwrap();
+    assert_eq!(client.byte().await, Some(b'a'));
+    assert!(!has_begun());
+
+    server.write_all(b"b").await.unwrap();
+    assert_eq!(client.byte().await, Some(b'b'));
+    assert!(has_begun());
+}

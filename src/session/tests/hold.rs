@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::stand::*;
 use crate::routing::RoutingSettings;
+use crate::routing::testing::Wish;
 use crate::session::SessionSettings;
 
 const SOON: Duration = Duration::from_secs(2);
@@ -357,4 +358,107 @@ async fn the_time_that_a_client_takes_itself_does_not_count() {
     client.send(STARTUP).await;
 
     client.until_ready().await;
+}
+
+#[tokio::test]
+async fn a_crowd_that_is_held_keeps_the_descriptors_it_will_need() {
+    let (routing, session) = (RoutingSettings::default(), SessionSettings::default());
+    let stand = Stand::with_descriptors(routing, session, 64 + 5).await;
+    let server = Server::start("a", Manner::Serves).await;
+    let mut held = Vec::new();
+    for number in 1..=2 {
+        let mut client = stand.client().await;
+        client.send(STARTUP).await;
+        assert!(eventually(SOON, || stand.held() == number).await);
+        held.push(client);
+    }
+    for _ in 0..3 {
+        let mut surplus = stand.client().await;
+        surplus.send(STARTUP).await;
+        assert_eq!(surplus.refusal().await.0, "53300");
+    }
+
+    stand.script.leads(server.addr);
+
+    for client in &mut held {
+        client.until_ready().await;
+        assert_eq!(client.asks().await, "a");
+    }
+}
+
+#[tokio::test]
+async fn a_held_client_that_has_said_too_much_is_forgotten_when_it_leaves() {
+    let stand = Stand::start().await;
+    let mut client = stand.client().await;
+    client.send(STARTUP).await;
+    client.send(&[0; 65_536]).await;
+    assert!(eventually(SOON, || stand.held() == 1).await);
+    tokio::time::sleep(SHORT).await;
+
+    drop(client);
+
+    assert!(eventually(SOON, || stand.held() == 0).await);
+}
+
+#[tokio::test]
+async fn a_client_whose_time_ends_first_blames_no_server() {
+    let stand = Stand::holding(SHORT).await;
+    let mute = Server::start("a", Manner::Mute).await;
+    let full = Full::start().await;
+    for addr in [mute.addr, full.addr] {
+        stand.script.leads(addr);
+        let mut client = stand.client().await;
+        client.send(STARTUP).await;
+
+        assert_eq!(client.refusal().await.0, "57P03");
+        assert_eq!(stand.script.demand.take_wishes(), []);
+    }
+}
+
+#[tokio::test]
+async fn news_that_grew_old_during_the_dial_are_asked_for_again() {
+    let routing = RoutingSettings {
+        max_staleness: SHORT,
+        freshness_wait: SOON,
+        ..RoutingSettings::default()
+    };
+    let stand = Stand::with(routing, SessionSettings::default()).await;
+    let slow = Full::start().await;
+    stand.script.leads(slow.addr);
+    let mut client = stand.client().await;
+    client.send(STARTUP).await;
+    tokio::time::sleep(SHORT * 2).await;
+    assert_eq!(stand.script.demand.take_wishes(), [], "young at the start");
+
+    // The kernel tries again after a second.
+    let mut server = slow.takes().await;
+    let mut startup = [0; STARTUP.len()];
+    let early = tokio::time::timeout(SHORT, server.read_exact(&mut startup)).await;
+    assert!(early.is_err(), "nothing is said on old news");
+    assert!(matches!(
+        stand.script.demand.take_wishes()[..],
+        [Wish::Fresh(_)]
+    ));
+
+    stand.script.proves();
+    server.read_exact(&mut startup).await.unwrap();
+    assert_eq!(startup, STARTUP);
+}
+
+#[tokio::test]
+async fn a_node_that_stays_full_is_named_when_time_is_up() {
+    let stand = Stand::holding(Duration::from_secs(1)).await;
+    let server = Server::start("a", Manner::Refuses("53300")).await;
+    let mut client = stand.client().await;
+    client.send(STARTUP).await;
+    assert!(eventually(SOON, || stand.held() == 1).await);
+    stand.script.leads(server.addr);
+
+    let (tag, body) = client.message().await.unwrap();
+
+    let words = String::from_utf8(body).unwrap();
+    assert!(
+        tag == b'E' && words.contains("has no connection left"),
+        "{words}"
+    );
 }

@@ -21,8 +21,8 @@ fn an_idle_session_costs_less_than_a_kilobyte_and_a_half() {
 
 #[test]
 fn a_held_client_costs_less_than_four_kilobytes() {
-    let stay = size(|(worker, listener, client, descriptor)| {
-        super::stay::stay(worker, listener, client, descriptor)
+    let stay = size(|(worker, listener, client, descriptor, alive)| {
+        super::stay::stay(worker, listener, client, descriptor, alive)
     });
     assert!(stay < 4096, "{stay} bytes");
 }

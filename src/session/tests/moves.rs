@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::io::AsyncWriteExt;
+
 use super::stand::*;
 use crate::routing::RoutingSettings;
 use crate::routing::testing::Wish;
@@ -224,5 +226,35 @@ async fn two_hundred_clients_and_five_hundred_flips_leave_nobody_behind() {
     }
     for client in clients {
         client.abort();
+    }
+}
+
+#[tokio::test]
+async fn nothing_of_a_standby_passes_however_its_answer_is_cut() {
+    let stand = Stand::start().await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    stand.script.leads(listener.local_addr().unwrap());
+    let accepted = message(b'R', &[0; 4]);
+    let standby = message(b'S', b"in_hot_standby\0on\0");
+    let rest = [message(b'K', &[0; 8]), message(b'Z', b"I")].concat();
+    let answer = [accepted.clone(), standby.clone(), rest].concat();
+    let told = accepted.len() + standby.len();
+    let two = (1..answer.len()).map(|at| vec![at]);
+    // The last: the relay itself reads the standby's word, and nothing behind it.
+    for cuts in two.chain([vec![accepted.len() + 1, told]]) {
+        stand.script.proves();
+        let mut client = stand.client().await;
+        client.send(STARTUP).await;
+        let (mut server, _) = listener.accept().await.unwrap();
+        let mut at = 0;
+        for end in cuts.iter().copied().chain([answer.len()]) {
+            // It may have been closed already.
+            let _ = server.write_all(&answer[at..end]).await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            at = end;
+        }
+        assert_eq!(client.message().await.unwrap().0, b'R', "{cuts:?}");
+        assert_eq!(client.message().await.unwrap().0, b'S', "{cuts:?}");
+        assert_eq!(client.refusal().await.0, "57P03", "{cuts:?}");
     }
 }

@@ -83,16 +83,9 @@ impl Stand {
                     .block_on(run(shared, received, stop));
             })
         };
-        let settings_of_listener = ListenerSettings {
-            address: Address::Tcp(address),
-            route: Route::Primary,
-            max_connections: None,
-            mode: None,
-            group: None,
-        };
         commands
             .send(Command::Listen {
-                settings: settings_of_listener,
+                settings: listener_settings(address),
                 sockets: bound.sockets,
             })
             .await
@@ -133,6 +126,16 @@ impl Stand {
 
     pub(super) fn open(&self) -> usize {
         self.script.demand.open_now()
+    }
+}
+
+pub(super) fn listener_settings(address: SocketAddr) -> ListenerSettings {
+    ListenerSettings {
+        address: Address::Tcp(address),
+        route: Route::Primary,
+        max_connections: None,
+        mode: None,
+        group: None,
     }
 }
 
@@ -245,6 +248,47 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+/// A server whose kernel takes no connection yet: its queue is full.
+pub(super) struct Full {
+    pub(super) addr: SocketAddr,
+    listener: TcpListener,
+    queued: Vec<TcpStream>,
+}
+
+impl Full {
+    pub(super) async fn start() -> Self {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let addr = listener.local_addr().unwrap();
+        let mut queued = Vec::new();
+        let wait = Duration::from_millis(100);
+        while let Ok(Ok(stream)) = tokio::time::timeout(wait, TcpStream::connect(addr)).await {
+            queued.push(stream);
+        }
+        Self {
+            addr,
+            listener,
+            queued,
+        }
+    }
+
+    /// Takes whoever is not one of its own.
+    pub(super) async fn takes(&self) -> TcpStream {
+        let own: Vec<_> = self
+            .queued
+            .iter()
+            .map(|stream| stream.local_addr().unwrap())
+            .collect();
+        loop {
+            let (stream, peer) = within(self.listener.accept()).await.unwrap();
+            if !own.contains(&peer) {
+                return stream;
+            }
+        }
     }
 }
 
