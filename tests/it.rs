@@ -6,6 +6,7 @@ mod fakes;
 mod it {
     mod cancel;
     mod conflict;
+    mod dialling;
     mod fakes_speak;
     mod holding;
     mod names;
@@ -20,4 +21,5 @@ mod it {
     mod silence;
     mod startup;
     mod switchover;
+    mod window;
 }

@@ -37,6 +37,10 @@ pub struct Script {
     pub hot_standby: Option<bool>,
     /// Length of the cancel key; `None` sends no BackendKeyData.
     pub key_length: Option<usize>,
+    /// Sends NegotiateProtocolVersion before anything else.
+    pub negotiates: bool,
+    /// Sends everything up to the first ReadyForQuery one byte at a time.
+    pub drips: bool,
     /// Sessions beyond this get 53300.
     pub max_connections: usize,
 }
@@ -50,6 +54,8 @@ impl Default for Script {
             delay: Duration::ZERO,
             hot_standby: Some(false),
             key_length: Some(4),
+            negotiates: false,
+            drips: false,
             max_connections: usize::MAX,
         }
     }
@@ -206,7 +212,11 @@ async fn serve(
     let key: Vec<u8> = (0..script.key_length.unwrap_or(0))
         .map(|_| fastrand::u8(..))
         .collect();
-    let mut welcome = wire::authentication_ok();
+    let mut welcome = Vec::new();
+    if script.negotiates {
+        welcome.extend_from_slice(&wire::negotiate_protocol_version());
+    }
+    welcome.extend_from_slice(&wire::authentication_ok());
     welcome.extend_from_slice(&wire::parameter_status("server_version", "17.0"));
     if let Some(hot_standby) = script.hot_standby {
         let word = if hot_standby { "on" } else { "off" };
@@ -217,7 +227,14 @@ async fn serve(
     }
     welcome.extend_from_slice(&wire::ready_for_query(b'I'));
     let bell = guest.is_ready(key);
-    stream.write_all(&welcome).await?;
+    if script.drips {
+        for byte in welcome {
+            stream.write_all(&[byte]).await?;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    } else {
+        stream.write_all(&welcome).await?;
+    }
     converse(stream, &guest, &bell, name).await
 }
 

@@ -60,6 +60,14 @@ pub fn terminate() -> Vec<u8> {
     message(b'X', b"")
 }
 
+/// The newest minor version is 3.0, and one option is unknown.
+pub fn negotiate_protocol_version() -> Vec<u8> {
+    let mut body = PROTOCOL_3_0.to_be_bytes().to_vec();
+    body.extend_from_slice(&1_u32.to_be_bytes());
+    body.extend_from_slice(&zero_ended("_pq_.x"));
+    message(b'v', &body)
+}
+
 pub fn authentication_ok() -> Vec<u8> {
     message(b'R', &0_u32.to_be_bytes())
 }

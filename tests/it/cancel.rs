@@ -50,6 +50,34 @@ async fn a_cancel_reaches_its_session_with_keys_of_every_length() {
 }
 
 #[tokio::test]
+async fn a_key_is_found_however_the_server_introduces_itself() {
+    let scene = Scene::led(1).await;
+    scene.cluster.nodes[0].postgres.script(|script| {
+        script.key_length = Some(32);
+        script.negotiates = true;
+        script.drips = true;
+    });
+    let mut client = Client::connect(scene.addr).await.unwrap();
+    client
+        .send(&wire::startup(
+            wire::PROTOCOL_3_2,
+            &[("user", "app"), ("_pq_.x", "1")],
+        ))
+        .await
+        .unwrap();
+    within(PATIENCE, "a login", client.until_ready())
+        .await
+        .unwrap();
+    client.send(&wire::query("hang")).await.unwrap();
+
+    client::cancel(scene.addr, client.process, client.key.as_deref().unwrap())
+        .await
+        .unwrap();
+
+    cancelled(&mut client).await;
+}
+
+#[tokio::test]
 async fn after_a_switch_cancels_go_to_the_new_node_and_old_keys_to_nobody() {
     let mut scene = Scene::led(2).await;
     let old = hanging(&scene).await;

@@ -231,3 +231,58 @@ async fn a_wrong_cluster_is_said_once_and_named() {
     assert_eq!(named.len(), 1, "{log:?}");
     assert!(TcpStream::connect(proxy.addr).await.is_ok());
 }
+
+#[tokio::test]
+async fn a_held_client_that_floods_is_not_remembered() {
+    let cluster = Cluster::start(1);
+    let proxy = start(&cluster, &Tempo::default()).await;
+    let mut client = Client::connect(proxy.addr).await.unwrap();
+    client.send(&wire::usual_startup()).await.unwrap();
+    tokio::time::sleep(ms(200)).await;
+    let before = proxy.memory();
+    let flood = wire::query(&"x".repeat(50 << 20));
+
+    let sent = tokio::time::timeout(Duration::from_secs(1), client.send(&flood)).await;
+
+    assert!(
+        sent.is_err(),
+        "fifty megabytes were taken while there is no leader"
+    );
+    assert!(
+        proxy.memory() <= before + 1024,
+        "{} KiB, {before} before",
+        proxy.memory()
+    );
+}
+
+#[tokio::test]
+async fn a_thousand_connections_that_say_nothing_are_gone_with_their_time() {
+    let mut cluster = Cluster::start(1);
+    cluster.lead(0, 1);
+    let tempo = Tempo {
+        top: "startup_timeout_secs = 1".to_owned(),
+        ..Tempo::default()
+    };
+    let proxy = start(&cluster, &tempo).await;
+    login(&proxy).await.terminate().await;
+    tokio::time::sleep(ms(200)).await;
+    let (descriptors, memory) = (proxy.descriptors(), proxy.memory());
+    let mut silent = Vec::new();
+    for _ in 0..1000 {
+        silent.push(Client::connect(proxy.addr).await.unwrap());
+    }
+    let grown = proxy.memory().saturating_sub(memory);
+    assert!(grown < 8 * 1024, "{grown} KiB for a thousand");
+
+    let gone = eventually(Duration::from_secs(4), || {
+        proxy.descriptors() <= descriptors + 2
+    })
+    .await;
+    assert!(
+        gone,
+        "{} descriptors, {descriptors} before",
+        proxy.descriptors()
+    );
+    login(&proxy).await.terminate().await;
+    assert_eq!(cluster.nodes[0].postgres.accepted(), 2);
+}

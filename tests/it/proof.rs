@@ -138,24 +138,30 @@ async fn a_standby_leader_never_leads_and_is_named_as_the_reason() {
 }
 
 #[tokio::test]
-async fn the_recorded_leaders_of_three_patroni_versions_lead() {
-    for version in ["3.0.2", "4.0.7", "4.1.5"] {
+async fn the_recorded_leaders_of_each_patroni_version_and_mode_lead() {
+    for (situation, leader) in [
+        ("3.0.2/healthy", "n1"),
+        ("4.0.7/healthy", "n1"),
+        ("4.1.5/healthy", "n1"),
+        ("4.1.5/synchronous_mode", "n3"),
+        ("4.1.5/quorum_mode", "n3"),
+    ] {
         let cluster = Cluster::start(3);
         for node in &cluster.nodes {
-            let (status, body) = recorded(version, &node.name);
+            let (status, body) = recorded(situation, &node.name);
             node.rest.says(Answer::bytes(status, body));
         }
         let scene = Scene::start(cluster, &Tempo::default()).await;
 
-        assert_eq!(scene.node().await, "n1", "Patroni {version}");
-        assert_eq!(scene.open_at(1) + scene.open_at(2), 0);
+        assert_eq!(scene.node().await, leader, "{situation}");
+        assert_eq!(scene.accepted(), 1, "{situation}: another node was tried");
     }
 }
 
 /// Status and body of `GET /primary` as recorded, with its DCS seen just now.
-fn recorded(version: &str, node: &str) -> (u16, Vec<u8>) {
+fn recorded(situation: &str, node: &str) -> (u16, Vec<u8>) {
     let folder = format!(
-        "{}/tests/fixtures/patroni/{version}/healthy",
+        "{}/tests/fixtures/patroni/{situation}",
         env!("CARGO_MANIFEST_DIR")
     );
     let index: Value =

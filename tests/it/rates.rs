@@ -74,7 +74,7 @@ async fn doubt_asks_forty_times_fast_and_then_ever_more_slowly() {
         );
         let last = Instant::now() - Duration::from_secs(2);
         let late = node.rest.asked("/primary", last);
-        assert!(late <= 6, "{}: {late} questions in the last 2 s", node.name);
+        assert!(late <= 8, "{}: {late} questions in the last 2 s", node.name);
     }
 }
 

@@ -15,6 +15,17 @@ fn primary() -> Answer {
     Answer::new(200, Body::primary("n1", 1))
 }
 
+/// A leader's word with one letter of one member's value as Latin-1 has it.
+fn latin(member: &str, value: &str) -> Vec<u8> {
+    let mut body = Body::primary("n1", 1).with(member, json!(value)).render();
+    let quoted = format!("{member}\":\"{value}\"");
+    let at = body
+        .windows(quoted.len())
+        .position(|part| part == quoted.as_bytes());
+    body[at.expect("the member") + quoted.len() - 3] = 0xe9;
+    body
+}
+
 async fn scene_with(answer: Answer) -> Scene {
     let cluster = Cluster::start(1);
     cluster.nodes[0].rest.says(answer);
@@ -38,6 +49,10 @@ async fn a_whole_answer_leads_however_it_is_sent() {
         ),
         ("without any header", Answer::raw(headless)),
         ("late", primary().delay(ms(300))),
+        (
+            "another character set in an unknown field",
+            Answer::bytes(200, latin("place", "Orleans")),
+        ),
     ] {
         let scene = scene_with(answer).await;
         let login = tokio::time::timeout(Duration::from_secs(5), Client::login(scene.addr)).await;
@@ -47,11 +62,6 @@ async fn a_whole_answer_leads_however_it_is_sent() {
 
 #[tokio::test]
 async fn anything_but_a_whole_answer_is_silence() {
-    let mut latin = Body::primary("n1", 1)
-        .with("place", json!("PLACE"))
-        .render();
-    let at = latin.windows(5).position(|part| part == b"PLACE").unwrap();
-    latin[at] = 0xe9;
     let half = Body::primary("n1", 1).render()[..200].to_vec();
     let mut scenes = Vec::new();
     for (how, answer) in [
@@ -59,7 +69,10 @@ async fn anything_but_a_whole_answer_is_silence() {
         ("a byte at a time, beyond the limit", primary().drip(ms(20))),
         ("a redirect", Answer::redirect("http://127.0.0.1:1/primary")),
         ("100 MB", Answer::huge(100 << 20)),
-        ("not UTF-8", Answer::bytes(200, latin)),
+        (
+            "a role that is not UTF-8",
+            Answer::bytes(200, latin("role", "primary")),
+        ),
         ("half the body", Answer::bytes(200, half)),
         ("garbage", Answer::raw("SSH-2.0-OpenSSH_9.2\r\n")),
         ("nothing", Answer::close()),

@@ -98,6 +98,37 @@ async fn a_revoked_tls_session_is_closed_without_a_word() {
 }
 
 #[tokio::test]
+async fn a_client_that_does_not_read_keeps_nothing_open_on_the_old_leader() {
+    let mut scene = Scene::led(2).await;
+    let mut deaf = scene.login().await;
+    deaf.send(&wire::query("rows 1000000 1000")).await.unwrap();
+    tokio::time::sleep(ms(300)).await;
+    assert_eq!(scene.open_at(0), 1);
+
+    scene.cluster.flip();
+
+    assert!(
+        eventually(ONE_POLL, || scene.open_at(0) == 0).await,
+        "it waits for its client"
+    );
+}
+
+#[tokio::test]
+async fn a_half_closed_session_is_revoked_as_well() {
+    let mut scene = Scene::led(2).await;
+    let mut client = scene.login().await;
+    client.send(&wire::query("slow 5000")).await.unwrap();
+    tokio::io::AsyncWriteExt::shutdown(&mut client.stream)
+        .await
+        .unwrap();
+    tokio::time::sleep(ms(100)).await;
+
+    scene.cluster.flip();
+
+    let (_, _) = within(ms(1000), "the end", client.rest()).await;
+}
+
+#[tokio::test]
 async fn a_leader_that_came_back_on_a_later_timeline_keeps_no_session_of_its_first_time() {
     let mut scene = Scene::led(2).await;
     let mut client = scene.login().await;
