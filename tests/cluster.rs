@@ -12,6 +12,7 @@ mod cluster {
     mod guests;
     mod ipv6;
     mod maintenance;
+    mod manners;
     mod moves;
     mod repairs;
     mod stage;

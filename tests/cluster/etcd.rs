@@ -22,7 +22,6 @@ fn a_dead_etcd_moves_nobody_in_failsafe_mode_and_holds_everybody_without() {
     };
     in_failsafe_mode_the_leader_and_its_sessions_stay(&stage);
     without_failsafe_mode_clients_are_held_until_etcd_is_back(&stage);
-    stage.assert_no_answer_failed();
 }
 
 fn in_failsafe_mode_the_leader_and_its_sessions_stay(stage: &Stage) {

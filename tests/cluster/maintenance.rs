@@ -27,7 +27,6 @@ fn maintenance_changes_no_leader_and_a_standby_cluster_has_none() {
 
     a_leader_whose_default_is_read_only_is_still_the_leader(&stage);
     a_standby_leader_never_leads_until_it_is_promoted(&stage);
-    stage.assert_no_answer_failed();
 }
 
 fn a_restart_of_postgresql_in_pause_holds_clients_on_the_same_leader(stage: &Stage) {

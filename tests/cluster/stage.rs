@@ -159,53 +159,12 @@ impl Stage {
         assert!(cut.is_empty(), "{what}: cut: {cut:?}");
     }
 
-    /// No asker ever went away before Patroni's answer. (Its own troubles with etcd and PostgreSQL are others, and
-    /// `/config` fails with a traceback while etcd is away.)
-    pub fn assert_no_answer_failed(&self) {
-        for node in NODES {
-            let log = self.log_of(&patroni_log(node));
-            let failures = log.split("Exception happened during processing of request");
-            for failure in failures.skip(1) {
-                // Up to the next message; the traceback is one of its own, of many lines.
-                let message: Vec<&str> = failure
-                    .lines()
-                    .skip(1)
-                    .enumerate()
-                    .take_while(|(at, line)| *at == 0 || !line.starts_with("20"))
-                    .map(|(_, line)| line)
-                    .collect();
-                let left = message.iter().any(|line| {
-                    line.starts_with("BrokenPipe") || line.starts_with("ConnectionReset")
-                });
-                assert!(!left, "{node}: {}", message.join("\n"));
-            }
-        }
-    }
-
-    /// None of these words is in Patroni's logs beyond the first `from` bytes of each.
-    pub fn assert_logs_without(&self, words: &[&str], from: [usize; 3]) {
-        for (node, from) in NODES.into_iter().zip(from) {
-            let log = self.log_of(&patroni_log(node));
-            let lines: Vec<&str> = log[from..].lines().collect();
-            let bad = |line: &&str| words.iter().any(|word| line.contains(word));
-            if let Some(at) = lines.iter().position(bad) {
-                let around = &lines[at.saturating_sub(5)..(at + 30).min(lines.len())];
-                panic!("{node}: {}", around.join("\n"));
-            }
-        }
-    }
-
-    /// How long Patroni's logs are.
-    pub fn log_lengths(&self) -> [usize; 3] {
-        NODES.map(|node| self.log_of(&patroni_log(node)).len())
-    }
-
     /// What the proxy has said so far.
     pub fn proxy_log(&self) -> String {
         self.log_of("proxy/proxy.log")
     }
 
-    fn log_of(&self, name: &str) -> String {
+    pub fn log_of(&self, name: &str) -> String {
         fs::read_to_string(self.lab.folder().join(name)).unwrap_or_default()
     }
 }
@@ -231,7 +190,8 @@ impl Drop for Stage {
     }
 }
 
-fn patroni_log(node: Node) -> String {
+/// The name of a node's log in the lab's folder.
+pub fn patroni_log(node: Node) -> String {
     format!("{node}/patroni.log")
 }
 
