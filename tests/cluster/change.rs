@@ -29,6 +29,12 @@ impl Stage {
         let observer = Observer::of(&self.lab);
         let sessions = Sessions::start(self.proxy.listens, 5).unwrap();
         let writers = self.writers();
+        // Both ways of counting see those that are there, else their zero afterwards would say nothing.
+        assert!(self.sessions_at(old) >= 5.0, "{what}: sessions on {old}");
+        assert!(
+            self.backends_at(old) >= Some(5),
+            "{what}: sessions on {old}"
+        );
 
         let began = Instant::now();
         how(&self.lab, old);
