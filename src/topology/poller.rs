@@ -250,6 +250,13 @@ impl Poller {
         let heard = match ended.outcome {
             Ok(reply) => {
                 node.tempo.ended(ended.sent, Some((took, reply.own_time)));
+                tracing::trace!(
+                    node = &*node.settings.name,
+                    status = reply.status,
+                    ?took,
+                    own_time = ?reply.own_time,
+                    "answered"
+                );
                 match Answer::read(reply.status, reply.date.as_deref(), &reply.body) {
                     Some(said) => {
                         node.answered = Some(reply.from);
