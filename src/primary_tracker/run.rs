@@ -263,9 +263,9 @@ impl Tracker {
                         self.poller.want(id, since);
                     }
                 }
+                // The first failure begins a doubt, which asks now; those of a crowd are the same doubt.
                 Wish::DialFailed(_, at) => {
                     self.dial_failed = Some(self.dial_failed.map_or(at, |before| before.max(at)));
-                    self.poller.want_all(at);
                 }
                 Wish::DialReady(addr, at) => {
                     if leader.is_some_and(|(_, leads)| leads == addr) {
