@@ -137,6 +137,8 @@ fn inject(lab: &Lab, fault: Fault, old: Node) -> Result<(), LabError> {
         }
         Fault::Partition => {
             lab.partition(old)?;
+            // A lock that nobody renews lives for ttl - loop_wait at least: by then everybody is in doubt.
+            thread::sleep(Duration::from_secs(6));
             lab.dcs_expire().map(drop)
         }
     }

@@ -34,9 +34,12 @@ const LATE: &str = "Loop time exceeded";
 pub fn measure(table: &mut Table) -> Result<(), Box<dyn Error>> {
     let lab = Lab::builder().max_connections(400).up()?;
     client::make_table(&lab, lab.wait_healthy()?)?;
+    let calm = Calm::start(&lab);
     let alone: Vec<Duration> = (0..KILLS)
         .map(|_| kill(&lab, || Ok(())))
         .collect::<Result<_, _>>()?;
+
+    let answers_alone = calm.stop();
 
     let runtime = Runtime::new()?;
     let fleet = runtime.block_on(Fleet::start(&lab))?;
@@ -60,7 +63,14 @@ pub fn measure(table: &mut Table) -> Result<(), Box<dyn Error>> {
     table.add(
         format!("{PROXIES} proxies: Patroni's /primary for one calm observer, through a switchover and {KILLS} kills"),
         "p99 < 100 ms",
-        format!("p50 {}, p99 {} of {}", ms(percentile(&answers, 50)), ms(percentile(&answers, 99)), answers.len()),
+        format!(
+            "p50 {}, p99 {} of {}; through {KILLS} kills without them p99 {} of {}",
+            ms(percentile(&answers, 50)),
+            ms(percentile(&answers, 99)),
+            answers.len(),
+            ms(percentile(&answers_alone, 99)),
+            answers_alone.len()
+        ),
     );
     let (alone, watched) = (percentile(&alone, 50), percentile(&watched, 50));
     table.add(

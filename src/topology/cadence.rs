@@ -40,8 +40,9 @@ pub(crate) struct Tempo {
     pub(crate) under_way: Vec<BootTime>,
     /// Answer time, smoothed; `None` before the first answer.
     pub(crate) usual: Option<Duration>,
-    /// The node's own time for its last answer.
+    /// The node's own time for its last answer, and for the one before.
     pub(crate) own_time: Duration,
+    own_time_before: Option<Duration>,
     /// Fast questions since the last fact.
     pub(crate) fast: u32,
     /// The last interval, once the fast ones are used up.
@@ -49,8 +50,8 @@ pub(crate) struct Tempo {
     /// Answers, but is not up yet.
     pub(crate) rising: bool,
     pub(crate) leads: bool,
-    /// An answer is wanted now: the brake alone holds it back.
-    pub(crate) wanted: bool,
+    /// An answer is wanted, from this time on: the brake alone holds it back.
+    pub(crate) wanted: Option<BootTime>,
 }
 
 impl Tempo {
@@ -85,8 +86,13 @@ impl Tempo {
         }
     }
 
+    /// Of the last two answers the quicker one counts: in an election Patroni's HA loop holds up single answers by
+    /// 10 to 20 ms, just when the new leader is to be found; a Patroni that is drowning is slow twice in a row.
     fn brake(&self) -> Duration {
-        (self.own_time * BRAKE).min(BRAKE_MOST)
+        let own_time = self
+            .own_time_before
+            .map_or(self.own_time, |before| before.min(self.own_time));
+        (own_time * BRAKE).min(BRAKE_MOST)
     }
 
     /// A second question may start when the first is older than this.
@@ -103,17 +109,19 @@ impl Tempo {
         leader: LeaderInterval,
         jitter: f32,
     ) -> Option<BootTime> {
-        let mut due = match self.last_sent {
-            None => BootTime::ZERO,
-            Some(sent) if self.wanted => sent + self.brake(),
-            Some(sent) => {
+        // Lengthened, never shortened: a fleet that was braked together must not ask together again.
+        let brake = self.brake().mul_f32(1.0 + 0.4 * jitter);
+        let mut due = match (self.last_sent, self.wanted) {
+            (None, _) => BootTime::ZERO,
+            (Some(sent), Some(from)) => from.max(sent + brake),
+            (Some(sent), None) => {
                 let interval = self.interval(pace, s, leader);
                 let spread = if interval < s.active_interval {
                     0.8 + 0.4 * jitter
                 } else {
                     0.9 + 0.1 * jitter
                 };
-                sent + interval.mul_f32(spread).max(self.brake())
+                sent + interval.mul_f32(spread).max(brake)
             }
         };
         match *self.under_way {
@@ -135,7 +143,7 @@ impl Tempo {
         }
         self.last_sent = Some(now);
         self.under_way.push(now);
-        self.wanted = false;
+        self.wanted = None;
     }
 
     /// A question has ended, by an answer that took so long (whole, and the node's own time) or without one.
@@ -144,6 +152,7 @@ impl Tempo {
             self.under_way.remove(at);
         }
         if let Some((whole, own)) = took {
+            self.own_time_before = self.usual.map(|_| self.own_time);
             self.own_time = own;
             self.usual = Some(match self.usual {
                 None => whole,
@@ -163,10 +172,10 @@ impl Tempo {
         self.slowed = None;
     }
 
-    /// Wants an answer to a question sent not before `since`: the one under way may do.
-    pub(crate) fn want(&mut self, since: BootTime) {
+    /// Wants an answer to a question sent not before `since`: the one under way may do. It is asked at `from`.
+    pub(crate) fn want(&mut self, since: BootTime, from: BootTime) {
         if self.under_way.last().is_none_or(|sent| *sent < since) {
-            self.wanted = true;
+            self.wanted = Some(self.wanted.map_or(from, |wanted| wanted.min(from)));
         }
     }
 }
@@ -296,11 +305,30 @@ mod tests {
         };
         let mut slow = asked();
         slow.own_time = ms(20);
-        assert_eq!(due(&slow, pace), Some(ms(500)));
-        slow.wanted = true;
-        assert_eq!(due(&slow, pace), Some(ms(500)));
+        assert_eq!(due(&slow, pace), Some(ms(600)));
+        slow.wanted = Some(T0);
+        assert_eq!(due(&slow, pace), Some(ms(600)));
         slow.own_time = ms(900);
-        assert_eq!(due(&slow, pace), Some(ms(1000)));
+        assert_eq!(due(&slow, pace), Some(ms(1200)));
+    }
+
+    #[test]
+    fn one_slow_answer_is_not_a_slow_node_but_two_are() {
+        let pace = Pace {
+            doubt: true,
+            held: true,
+            ..Pace::default()
+        };
+        let mut node = asked();
+        let mut answers_in = |own| {
+            node.ended(T0, Some((ms(own), ms(own))));
+            due(&node, pace).unwrap()
+        };
+        assert_eq!(answers_in(40), ms(1200), "the first ever");
+        assert_eq!(answers_in(2), ms(100));
+        assert_eq!(answers_in(20), ms(100));
+        assert_eq!(answers_in(20), ms(600));
+        assert_eq!(answers_in(2), ms(100));
     }
 
     #[test]
@@ -323,9 +351,9 @@ mod tests {
     fn a_wanted_answer_shares_the_question_under_way() {
         let mut tempo = asked();
         tempo.under_way = vec![T0 + ms(10)];
-        tempo.want(T0 + ms(5));
-        assert!(!tempo.wanted);
-        tempo.want(T0 + ms(11));
-        assert!(tempo.wanted);
+        tempo.want(T0 + ms(5), T0);
+        assert_eq!(tempo.wanted, None);
+        tempo.want(T0 + ms(11), T0);
+        assert_eq!(tempo.wanted, Some(T0));
     }
 }

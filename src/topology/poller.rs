@@ -149,17 +149,19 @@ impl Poller {
         self.nodes.iter_mut().for_each(|node| node.tempo.fact());
     }
 
-    /// Every node is to answer a question sent not before `since`.
+    /// Every node is to answer a question sent not before `since`. Whatever makes one proxy doubt makes a whole fleet
+    /// doubt in the same moment, so each takes its own share of one fast interval.
     pub(crate) fn want_all(&mut self, since: BootTime) {
-        self.nodes
-            .iter_mut()
-            .for_each(|node| node.tempo.want(since));
+        for node in &mut self.nodes {
+            let share = self.settings.fast_interval.mul_f32(node.jitter);
+            node.tempo.want(since, since + share);
+        }
     }
 
     /// One node is to answer a question sent not before `since`.
     pub(crate) fn want(&mut self, id: NodeId, since: BootTime) {
         if let Some(node) = self.node(id) {
-            node.tempo.want(since);
+            node.tempo.want(since, since);
         }
     }
 
