@@ -110,7 +110,7 @@ impl Tempo {
         jitter: f32,
     ) -> Option<BootTime> {
         // Lengthened, never shortened: a fleet that was braked together must not ask together again.
-        let brake = self.brake().mul_f32(1.0 + 0.4 * jitter);
+        let brake = self.brake().mul_f32(1.0 + 0.2 * jitter);
         let mut due = match (self.last_sent, self.wanted) {
             (None, _) => BootTime::ZERO,
             (Some(sent), Some(from)) => from.max(sent + brake),
@@ -305,11 +305,11 @@ mod tests {
         };
         let mut slow = asked();
         slow.own_time = ms(20);
-        assert_eq!(due(&slow, pace), Some(ms(600)));
+        assert_eq!(due(&slow, pace), Some(ms(550)));
         slow.wanted = Some(T0);
-        assert_eq!(due(&slow, pace), Some(ms(600)));
+        assert_eq!(due(&slow, pace), Some(ms(550)));
         slow.own_time = ms(900);
-        assert_eq!(due(&slow, pace), Some(ms(1200)));
+        assert_eq!(due(&slow, pace), Some(ms(1100)));
     }
 
     #[test]
@@ -324,10 +324,10 @@ mod tests {
             node.ended(T0, Some((ms(own), ms(own))));
             due(&node, pace).unwrap()
         };
-        assert_eq!(answers_in(40), ms(1200), "the first ever");
+        assert_eq!(answers_in(40), ms(1100), "the first ever");
         assert_eq!(answers_in(2), ms(100));
         assert_eq!(answers_in(20), ms(100));
-        assert_eq!(answers_in(20), ms(600));
+        assert_eq!(answers_in(20), ms(550));
         assert_eq!(answers_in(2), ms(100));
     }
 
