@@ -18,6 +18,9 @@ const HEAD_START: Duration = Duration::from_millis(250);
 /// # Errors
 /// The last address's error, when all have failed.
 pub(crate) async fn connect_any(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+    if let [only] = addresses {
+        return TcpStream::connect(only).await;
+    }
     let mut attempts = JoinSet::new();
     let mut last = io::Error::new(io::ErrorKind::NotFound, "no address is known");
     let mut rest = addresses.iter().copied();

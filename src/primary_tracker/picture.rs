@@ -52,6 +52,20 @@ impl Picture {
         self.lease.as_ref().filter(|lease| lease.is_valid(now))
     }
 
+    /// Does this change who may be written to, or how fresh that is? Each follower's answer changes a picture: a
+    /// crowd of held clients must not be woken by them.
+    pub(crate) fn is_news_after(&self, before: &Self) -> bool {
+        let lease = |picture: &Self| {
+            let lease = picture.lease.as_ref()?;
+            Some((lease.epoch, lease.proved, lease.until, lease.open))
+        };
+        lease(self) != lease(before)
+            || self.why != before.why
+            || self.scope != before.scope
+            || self.first_round_done != before.first_round_done
+            || self.nodes.len() != before.nodes.len()
+    }
+
     /// `<scope>` for people.
     pub(crate) fn cluster(&self) -> &str {
         self.scope.as_deref().unwrap_or("the cluster")

@@ -17,6 +17,8 @@ pub const NODE_NAMESPACE: Uuid = Uuid::from_u128(0x6865_6c69_6f73_5072_8f78_7970
 pub(super) struct Record {
     pub(super) id: NodeId,
     pub(super) settings: NodeSettings,
+    /// `settings.address()`, made once: a picture is drawn for each answer.
+    address: Arc<str>,
     pub(super) node_id: Uuid,
     /// Answers in a row made it up, silences in a row make it down.
     pub(super) up: bool,
@@ -83,6 +85,7 @@ impl Record {
         Self {
             id,
             node_id: Uuid::new_v5(&NODE_NAMESPACE, settings.name.as_bytes()),
+            address: settings.address().into(),
             settings,
             up: false,
             successes: 0,
@@ -164,7 +167,7 @@ impl Record {
         NodePicture {
             name: Arc::clone(&self.settings.name),
             node_id: self.node_id,
-            address: self.settings.address().into(),
+            address: Arc::clone(&self.address),
             enabled: self.settings.enabled,
             up: self.up,
             leader: leads,

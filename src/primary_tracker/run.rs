@@ -366,7 +366,12 @@ impl Tracker {
             failsafe: decider.failsafe,
             paused: decider.paused,
         };
-        self.picture.send_replace(picture);
+        // Whoever waits is woken by what it may wait for; the rest is there for whoever looks.
+        self.picture.send_if_modified(|before| {
+            let is_news = picture.is_news_after(before);
+            *before = picture;
+            is_news
+        });
     }
 }
 
