@@ -109,7 +109,7 @@ impl Diff {
         for node in new {
             match old.iter().find(|o| o.name == node.name) {
                 Some(was) if was == node => {}
-                Some(was) if is_same_machine(was, node) => self.nodes_changed.push(node.clone()),
+                Some(was) if was.is_same_machine(node) => self.nodes_changed.push(node.clone()),
                 Some(_) => {
                     self.nodes_removed.push(node.name.clone());
                     self.nodes_added.push(node.clone());
@@ -121,10 +121,6 @@ impl Diff {
         let gone = old.iter().filter(|o| !stays(&o.name));
         self.nodes_removed.extend(gone.map(|o| o.name.clone()));
     }
-}
-
-fn is_same_machine(a: &NodeSettings, b: &NodeSettings) -> bool {
-    (&a.host, a.port, &a.rest_host, a.rest_port) == (&b.host, b.port, &b.rest_host, b.rest_port)
 }
 
 #[rustfmt::skip]

@@ -303,7 +303,7 @@ impl Tracker {
         let mut gone = Vec::new();
         for record in &mut self.decider.records {
             match wanted.get(&record.settings.name) {
-                Some(node) if is_same_machine(node, &record.settings) => {
+                Some(node) if node.is_same_machine(&record.settings) => {
                     record.settings = node.clone();
                     wanted.remove(&node.name.clone());
                 }
@@ -373,10 +373,6 @@ impl Tracker {
             is_news
         });
     }
-}
-
-fn is_same_machine(a: &NodeSettings, b: &NodeSettings) -> bool {
-    (&a.host, a.port, &a.rest_host, a.rest_port) == (&b.host, b.port, &b.rest_host, b.rest_port)
 }
 
 /// What the numbers of the cluster mean for ours.

@@ -20,6 +20,15 @@ pub(crate) struct NodeSettings {
 }
 
 impl NodeSettings {
+    /// Is it asked and dialled at the same addresses? Else a reload removes one node and adds another.
+    pub(crate) fn is_same_machine(&self, other: &Self) -> bool {
+        let addresses = |node: &Self| {
+            let rest_host = node.rest_host.clone();
+            (Arc::clone(&node.host), node.port, rest_host, node.rest_port)
+        };
+        addresses(self) == addresses(other)
+    }
+
     /// `host:port`, `[v6]:port` where the host is an IPv6 address.
     pub(crate) fn address(&self) -> String {
         if self.host.contains(':') {
