@@ -7,6 +7,7 @@ mod access;
 mod health;
 mod metrics;
 mod nodes;
+mod reasons;
 mod rfc3339;
 mod routes;
 mod server;
@@ -16,6 +17,7 @@ mod table;
 mod testing;
 mod topology;
 mod version;
+mod why;
 
 use std::sync::Arc;
 
@@ -26,7 +28,7 @@ use crate::metrics::Metrics;
 use crate::primary_tracker::{Demand, Picture};
 
 pub(crate) use server::serve;
-pub(crate) use status::run as status;
+pub(crate) use status::{Wanted, run as status};
 
 /// Everything there is to see of a house.
 #[derive(Clone)]

@@ -5,7 +5,7 @@ use hyper::{Method, StatusCode, Uri};
 use serde::Serialize;
 use serde_json::json;
 
-use super::{access, health, metrics, nodes, topology, version};
+use super::{access, health, metrics, nodes, topology, version, why};
 use crate::clock::BootTime;
 use crate::metrics::Metrics;
 use crate::primary_tracker::Picture;
@@ -67,6 +67,7 @@ type Endpoint = fn(&Ask<'_>) -> Reply;
 /// A path that ends in `/` takes a rest.
 const TABLE: &[(&str, Endpoint)] = &[
     ("/topology", topology::answer),
+    ("/topology/why", why::answer),
     ("/nodes", nodes::all),
     ("/nodes/", nodes::one),
     ("/health", health::summary),
@@ -132,6 +133,7 @@ mod tests {
     fn every_endpoint_of_the_contract_answers_in_json_but_one() {
         for path in [
             "/topology",
+            "/topology/why",
             "/nodes",
             "/nodes/10.0.0.11:5432",
             "/health",

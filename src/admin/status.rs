@@ -7,14 +7,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::client::conn::http1;
-use hyper::header::HOST;
+use hyper::header::{AUTHORIZATION, HOST, HeaderValue};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use super::table;
+use super::{reasons, table};
 
 /// Why there is nothing to print.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +35,12 @@ pub(crate) enum StatusError {
         address: SocketAddr,
         source: hyper::Error,
     },
+
+    #[error("{address} wants a token: --token-file, or admin_token_file of --config")]
+    NoToken { address: SocketAddr },
+
+    #[error("{address} does not take this token")]
+    WrongToken { address: SocketAddr },
 
     #[error("{address} answered {status} to {path}: is it helios-proxy?")]
     Refused {
@@ -64,24 +70,38 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const EVERY: Duration = Duration::from_secs(1);
 const MAX_BODY: usize = 4 * 1024 * 1024;
 
+/// Whom to ask, and what is wanted of the answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) address: SocketAddr,
+    /// `Bearer …`, marked as sensitive, so that it is in no debug output.
+    pub(crate) token: Option<HeaderValue>,
+    pub(crate) json: bool,
+    pub(crate) watch: bool,
+    /// Also why each node counts as it does.
+    pub(crate) why: bool,
+}
+
 /// What the daemon said, as it said it: `--json` shows keys that this version does not know, too.
 struct Documents {
     topology: Value,
     nodes: Value,
     metrics: Value,
+    why: Value,
 }
 
 /// Prints once, or once a second for ever. Watching survives a restart of the daemon.
-pub(crate) async fn run(address: SocketAddr, json: bool, watch: bool) -> Result<(), StatusError> {
-    let clear = watch && !json && io::stdout().is_terminal();
+pub(crate) async fn run(wanted: &Wanted) -> Result<(), StatusError> {
+    let Wanted { json, watch, .. } = *wanted;
+    let in_place = watch && !json && io::stdout().is_terminal();
     loop {
-        let page = match page(address, json).await {
+        let page = match page(wanted).await {
             Ok(page) => page,
             Err(e) if watch && !json => format!("{e}\n"),
             Err(e) if watch => format!("{}\n", json!({ "error": e.to_string() })),
             Err(e) => return Err(e),
         };
-        match print(&page, clear) {
+        match print(&page, in_place) {
             // Whoever read us has seen enough: `status --watch | head`.
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             Err(source) => return Err(StatusError::Print { source }),
@@ -91,50 +111,74 @@ pub(crate) async fn run(address: SocketAddr, json: bool, watch: bool) -> Result<
     }
 }
 
-fn print(page: &str, clear: bool) -> io::Result<()> {
+fn print(page: &str, in_place: bool) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    if clear {
-        out.write_all(b"\x1b[H\x1b[2J")?;
+    if in_place {
+        out.write_all(over_the_last(page).as_bytes())?;
+    } else {
+        out.write_all(page.as_bytes())?;
     }
-    out.write_all(page.as_bytes())?;
     out.flush()
 }
 
-async fn page(address: SocketAddr, json: bool) -> Result<String, StatusError> {
-    let asked = tokio::time::timeout(PATIENCE, ask(address)).await;
+/// From the top left corner, each line to its end, then nothing below: what stays the same does not flicker.
+fn over_the_last(page: &str) -> String {
+    let mut over = String::from("\x1b[H");
+    for line in page.lines() {
+        over.push_str(line);
+        over.push_str("\x1b[K\n");
+    }
+    over.push_str("\x1b[J");
+    over
+}
+
+async fn page(wanted: &Wanted) -> Result<String, StatusError> {
+    let address = wanted.address;
+    let asked = tokio::time::timeout(PATIENCE, ask(wanted)).await;
     let said = asked.map_err(|_| StatusError::TimedOut { address })??;
-    if json {
+    if wanted.json {
         let Documents {
             topology,
             nodes,
             metrics,
+            why,
         } = said;
-        let all = json!({ "topology": topology, "nodes": nodes, "metrics": metrics });
+        let all = json!({ "topology": topology, "nodes": nodes, "metrics": metrics, "why": why });
         return Ok(format!("{all}\n"));
     }
     let topology = read(address, "/topology", said.topology)?;
     let nodes: Vec<_> = read(address, "/nodes", said.nodes)?;
     let metrics = read(address, "/metrics", said.metrics)?;
-    Ok(table::draw(&topology, &nodes, &metrics))
+    let why = read(address, "/topology/why", said.why)?;
+    let mut page = table::draw(&topology, &nodes, &metrics);
+    page.push_str(&reasons::changes(&why));
+    if wanted.why {
+        page.push_str(&reasons::draw(&why));
+    }
+    Ok(page)
 }
 
-async fn ask(address: SocketAddr) -> Result<Documents, StatusError> {
+async fn ask(wanted: &Wanted) -> Result<Documents, StatusError> {
     Ok(Documents {
-        topology: get(address, "/topology").await?,
-        nodes: get(address, "/nodes").await?,
-        metrics: get(address, "/metrics").await?,
+        topology: get(wanted, "/topology").await?,
+        nodes: get(wanted, "/nodes").await?,
+        metrics: get(wanted, "/metrics").await?,
+        why: get(wanted, "/topology/why").await?,
     })
 }
 
-async fn get(address: SocketAddr, path: &'static str) -> Result<Value, StatusError> {
+async fn get(wanted: &Wanted, path: &'static str) -> Result<Value, StatusError> {
+    let address = wanted.address;
     let stream = TcpStream::connect(address)
         .await
         .map_err(|source| StatusError::NotRunning { address, source })?;
     let http = move |source| StatusError::Http { address, source };
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(http)?;
-    let request = Request::get(path)
-        .header(HOST, address.to_string())
-        .body(Empty::<Bytes>::new());
+    let mut request = Request::get(path).header(HOST, address.to_string());
+    if let Some(token) = &wanted.token {
+        request = request.header(AUTHORIZATION, token);
+    }
+    let request = request.body(Empty::<Bytes>::new());
     // Owns the sender: with its end the connection may end, whoever the server is.
     let exchange = async move {
         let request = request.map_err(|e| StatusError::Body {
@@ -150,12 +194,17 @@ async fn get(address: SocketAddr, path: &'static str) -> Result<Value, StatusErr
     // What fails in the connection is told by the exchange, too.
     let (_, answer) = tokio::join!(connection, exchange);
     let (status, body) = answer?;
-    if status != StatusCode::OK {
-        return Err(StatusError::Refused {
-            address,
-            path,
-            status,
-        });
+    match (status, &wanted.token) {
+        (StatusCode::OK, _) => {}
+        (StatusCode::UNAUTHORIZED, None) => return Err(StatusError::NoToken { address }),
+        (StatusCode::UNAUTHORIZED, Some(_)) => return Err(StatusError::WrongToken { address }),
+        _ => {
+            return Err(StatusError::Refused {
+                address,
+                path,
+                status,
+            });
+        }
     }
     let unreadable = |source| StatusError::Unreadable {
         address,
@@ -190,6 +239,16 @@ mod tests {
     use crate::clock::Clock;
     use crate::primary_tracker::Demand;
 
+    fn wanted(address: SocketAddr) -> Wanted {
+        Wanted {
+            address,
+            token: None,
+            json: false,
+            watch: false,
+            why: false,
+        }
+    }
+
     async fn daemon(scene: Scene) -> (SocketAddr, tokio::task::JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -209,25 +268,84 @@ mod tests {
     async fn a_running_daemon_is_asked_and_shown() {
         let (address, _serving) = daemon(Scene::leading()).await;
 
-        let page = page(address, false).await.unwrap();
+        let page = page(&wanted(address)).await.unwrap();
 
         assert!(
             page.starts_with("leader  pg1 (10.0.0.11:5432), epoch 7"),
             "{page}"
         );
         assert!(page.contains("pg2"), "{page}");
+        assert!(!page.contains("silent, no evidence"), "{page}");
+    }
+
+    #[tokio::test]
+    async fn who_asks_why_is_told_each_nodes_evidence_and_what_a_client_would_get() {
+        let (address, _serving) = daemon(Scene::leading()).await;
+        let asks = Wanted {
+            why: true,
+            ..wanted(address)
+        };
+
+        let page = page(&asks).await.unwrap();
+
+        assert!(page.contains("pg3  pg3: connection refused, "), "{page}");
+        assert!(page.contains("primary  "), "{page}");
+    }
+
+    #[test]
+    fn watching_draws_over_the_last_page_without_clearing_it_first() {
+        assert_eq!(over_the_last("a\nbc\n"), "\x1b[Ha\x1b[K\nbc\x1b[K\n\x1b[J");
+    }
+
+    #[tokio::test]
+    async fn a_daemon_that_wants_a_token_is_shown_it_and_a_missing_or_wrong_one_is_said() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let guarded = tokio::spawn(async move {
+            let mut heard = Vec::new();
+            for _ in 0..2 {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut head = vec![0; 1024];
+                let length = stream.read(&mut head).await.unwrap();
+                heard.push(String::from_utf8_lossy(&head[..length]).into_owned());
+                let no = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n";
+                stream.write_all(no).await.unwrap();
+            }
+            heard
+        });
+
+        let error = page(&wanted(address)).await.unwrap_err();
+        assert!(error.to_string().contains("wants a token"), "{error}");
+        let shown = Wanted {
+            token: Some(HeaderValue::from_static("Bearer s3cret")),
+            ..wanted(address)
+        };
+        let error = page(&shown).await.unwrap_err();
+        assert!(error.to_string().contains("does not take"), "{error}");
+
+        let heard = guarded.await.unwrap();
+        assert!(!heard[0].contains("authorization"), "{heard:?}");
+        assert!(
+            heard[1].contains("authorization: Bearer s3cret\r\n"),
+            "{heard:?}"
+        );
     }
 
     #[tokio::test]
     async fn json_is_the_daemons_own_documents_in_one() {
         let (address, _serving) = daemon(Scene::leading()).await;
 
-        let page = page(address, true).await.unwrap();
+        let asks = Wanted {
+            json: true,
+            ..wanted(address)
+        };
+        let page = page(&asks).await.unwrap();
 
         let all: Value = serde_json::from_str(&page).unwrap();
         assert_eq!(all["topology"]["totalNodes"], 3);
         assert_eq!(all["nodes"][1]["name"], "pg2");
         assert_eq!(all["metrics"]["sessions"]["pg1"], 12);
+        assert_eq!(all["why"]["nodes"][0]["rule"], "leads");
     }
 
     #[tokio::test]
@@ -236,7 +354,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         drop(listener);
 
-        let error = run(address, false, false).await.unwrap_err();
+        let error = run(&wanted(address)).await.unwrap_err();
 
         assert_eq!(
             error.to_string(),
@@ -268,7 +386,7 @@ mod tests {
                 stream.write_all(answer.as_bytes()).await.unwrap();
             });
 
-            let error = page(address, false).await.unwrap_err();
+            let error = page(&wanted(address)).await.unwrap_err();
 
             assert!(error.to_string().contains(words), "{answer}: {error:?}");
             stranger.await.unwrap();

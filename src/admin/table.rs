@@ -18,21 +18,30 @@ pub(super) fn draw(topology: &Topology, nodes: &[Node], numbers: &Numbers) -> St
         held => format!("{held} clients"),
     };
     let _ = write!(page, "held    {waiting}\n\n");
-    let rows: Vec<_> = nodes.iter().map(row).collect();
-    let head = HEAD.map(str::to_owned);
-    let widths: [usize; HEAD.len()] = std::array::from_fn(|column| {
-        let cells = rows.iter().chain([&head]).map(|row| &row[column]);
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    let rows = nodes.iter().map(row);
+    page.push_str(&aligned([HEAD.map(str::to_owned)].into_iter().chain(rows)));
+    page
+}
+
+/// Each column as wide as its widest cell.
+pub(super) fn aligned<const COLUMNS: usize>(
+    rows: impl Iterator<Item = [String; COLUMNS]>,
+) -> String {
+    let rows: Vec<_> = rows.collect();
+    let widths: [usize; COLUMNS] = std::array::from_fn(|column| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.max().unwrap_or(0)
     });
-    for row in [&head].into_iter().chain(&rows) {
+    let mut text = String::new();
+    for row in rows {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(widths) {
             let _ = write!(line, "{cell:width$}  ");
         }
-        page.push_str(line.trim_end());
-        page.push('\n');
+        text.push_str(line.trim_end());
+        text.push('\n');
     }
-    page
+    text
 }
 
 fn leader(topology: &Topology, nodes: &[Node]) -> String {

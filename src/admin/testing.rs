@@ -9,7 +9,9 @@ use uuid::Uuid;
 use super::routes::Ask;
 use crate::clock::BootTime;
 use crate::metrics::{Metrics, SessionLabel};
-use crate::primary_tracker::{Leader, Lease, NodePicture, Picture, Revocation, WhyNobody};
+use crate::primary_tracker::{
+    Leader, Lease, NodePicture, Picture, Revocation, Rule, Verdict, WhyNobody,
+};
 
 pub(super) struct Scene {
     pub(super) picture: Picture,
@@ -52,6 +54,8 @@ impl Scene {
                 scope: Some("main".into()),
                 nodes,
                 last_failover: None,
+                changes: Arc::from([]),
+                dial_failed: None,
                 first_round_done: true,
                 conflicts: 0,
                 failsafe: false,
@@ -83,6 +87,14 @@ impl Scene {
     }
 }
 
+fn proved(words: &str, asked: BootTime, rule: Rule) -> Verdict {
+    Verdict {
+        asked: Some(asked),
+        evidence: Some((words.into(), asked)),
+        rule,
+    }
+}
+
 fn pg1(now: BootTime) -> NodePicture {
     NodePicture {
         name: "pg1".into(),
@@ -101,6 +113,7 @@ fn pg1(now: BootTime) -> NodePicture {
         latency: Some(Duration::from_micros(2_500)),
         last_error: None,
         words: "200 running primary 5".into(),
+        verdict: proved("200 running primary 5", now, Rule::Leads),
     }
 }
 
@@ -113,6 +126,7 @@ fn pg2(now: BootTime) -> NodePicture {
         role: Some("replica".into()),
         lag_bytes: Some(4_096),
         words: "503 running replica 5".into(),
+        verdict: proved("503 running replica 5", now, Rule::Follows),
         ..pg1(now)
     }
 }
@@ -132,6 +146,11 @@ fn pg3() -> NodePicture {
         latency: None,
         last_error: Some("pg3: connection refused".into()),
         words: "pg3: connection refused".into(),
+        verdict: Verdict {
+            asked: Some(BootTime::from_millis(999_700)),
+            evidence: None,
+            rule: Rule::NoEvidence,
+        },
         ..pg1(BootTime::ZERO)
     }
 }

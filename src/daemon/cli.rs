@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use hyper::header::HeaderValue;
 
 use super::run::{self, Failure, Source};
 use super::{line, logs};
@@ -74,9 +75,15 @@ struct StatusArgs {
     /// Print what the proxy says as JSON
     #[arg(long)]
     json: bool,
-    /// Print it again every second
+    /// Print it again every second, in place
     #[arg(long)]
     watch: bool,
+    /// Also say why: what each node last proved, the rule that decided, and what a client would get now
+    #[arg(long)]
+    why: bool,
+    /// The token of a protected admin API
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
 }
 
 /// The whole program; `main` only calls this.
@@ -150,12 +157,23 @@ fn status(args: &StatusArgs) -> ExitCode {
             Err(error) => return misused(&chain(&error)),
         },
     };
+    let token = match args.token_file.as_deref().map(bearer).transpose() {
+        Ok(token) => token,
+        Err(words) => return misused(&words),
+    };
+    let wanted = admin::Wanted {
+        address,
+        token,
+        json: args.json,
+        watch: args.watch,
+        why: args.why,
+    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     let asked = match runtime {
         Ok(runtime) => runtime
-            .block_on(admin::status(address, args.json, args.watch))
+            .block_on(admin::status(&wanted))
             .map_err(|error| chain(&error)),
         Err(error) => Err(error.to_string()),
     };
@@ -175,6 +193,18 @@ fn admin_of(file: &Path) -> Result<Option<SocketAddr>, ConfigError> {
         loaded => loaded,
     }
     .map(|config| config.admin)
+}
+
+/// The header that a token file stands for. Never shown, not even in debug output.
+fn bearer(file: &Path) -> Result<HeaderValue, String> {
+    let name = file.display();
+    let token = std::fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
+    let mut header =
+        HeaderValue::try_from(format!("Bearer {}", token.trim())).map_err(|_not_a_header| {
+            format!("{name}: not a token: it has characters that no header may have")
+        })?;
+    header.set_sensitive(true);
+    Ok(header)
 }
 
 fn misused(words: &dyn std::fmt::Display) -> ExitCode {

@@ -188,6 +188,7 @@ impl Decider {
 
     fn note_for_people(&mut self, at: usize, seen: &Observation, now: BootTime) {
         let people = &mut self.records[at].people;
+        people.asked = Some(seen.sent);
         people.last_check = SystemTime::now().checked_sub(now.saturating_sub(seen.sent));
         match &seen.heard {
             Ok(heard) => {

@@ -16,11 +16,16 @@ mod run;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
 pub(crate) use demand::{Demand, HeldGuard, OpenGuard, Wish};
+pub(crate) use gap::LeaderChange;
 pub use info::{PrimaryInfo, PrimaryWatch};
 pub(crate) use lease::{Leader, Lease, Revocation};
 pub(crate) use picture::{NodePicture, Picture, WhyNobody};
 pub use record::NODE_NAMESPACE;
 pub(crate) use run::{Orders, Progress, Reordered, Tracker};
 pub(crate) use settings::{OnLeaseExpired, TrackerSettings};
+#[cfg(test)]
+pub(crate) use verdict::Rule;
+pub(crate) use verdict::Verdict;

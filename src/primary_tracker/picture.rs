@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use uuid::Uuid;
 
-use super::Lease;
+use super::{LeaderChange, Lease, Verdict};
 use crate::clock::BootTime;
 
 /// One consistent look at the cluster and at what was decided from it. Published by the tracker through a
@@ -23,6 +23,10 @@ pub(crate) struct Picture {
     pub(crate) nodes: Arc<[NodePicture]>,
     /// When the leader last changed from one node to another (the first leader is no failover).
     pub(crate) last_failover: Option<SystemTime>,
+    /// The last changes of leader, newest first.
+    pub(crate) changes: Arc<[LeaderChange]>,
+    /// The newest failed dial of the leader that no good one has followed: until the next proof nobody dials.
+    pub(crate) dial_failed: Option<BootTime>,
     /// True once each node was asked and answered, or was given up, or two seconds passed.
     pub(crate) first_round_done: bool,
     pub(crate) conflicts: u64,
@@ -40,6 +44,8 @@ impl Picture {
             scope: None,
             nodes: Arc::from([]),
             last_failover: None,
+            changes: Arc::from([]),
+            dial_failed: None,
             first_round_done: false,
             conflicts: 0,
             failsafe: false,
@@ -136,4 +142,5 @@ pub(crate) struct NodePicture {
     pub(crate) last_error: Option<Arc<str>>,
     /// The latest evidence in words: `200 running primary 5`, or the error.
     pub(crate) words: Arc<str>,
+    pub(crate) verdict: Verdict,
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use uuid::Uuid;
 
-use super::NodePicture;
+use super::{NodePicture, Verdict};
 use crate::clock::BootTime;
 use crate::topology::{Answer, Evidence, NodeId, NodeSettings, Role};
 
@@ -73,6 +73,8 @@ pub(super) struct Said {
 /// For people only: nothing is decided by these.
 #[derive(Clone, Debug, Default)]
 pub(super) struct People {
+    /// When the newest question that has ended was sent.
+    pub(super) asked: Option<BootTime>,
     pub(super) last_check: Option<SystemTime>,
     pub(super) last_answer: Option<BootTime>,
     pub(super) latency: Option<Duration>,
@@ -161,7 +163,12 @@ impl Record {
         }
     }
 
-    pub(super) fn picture(&self, leads: bool, leader_position: Option<u64>) -> NodePicture {
+    pub(super) fn picture(
+        &self,
+        leads: bool,
+        leader_position: Option<u64>,
+        verdict: Verdict,
+    ) -> NodePicture {
         let answer = self.latest.as_ref().map(|l| &l.answer);
         let is_replica = answer.is_some_and(|a| a.role == Some(Role::Replica));
         NodePicture {
@@ -193,6 +200,7 @@ impl Record {
                 .words
                 .clone()
                 .unwrap_or_else(|| "not asked yet".into()),
+            verdict,
         }
     }
 }

@@ -357,9 +357,14 @@ impl Tracker {
             nodes: decider
                 .records
                 .iter()
-                .map(|record| record.picture(reign.is_some_and(|r| r.id == record.id), position))
+                .map(|record| {
+                    let leads = reign.is_some_and(|r| r.id == record.id);
+                    record.picture(leads, position, decider.verdict(record, now))
+                })
                 .collect(),
             last_failover: decider.last_failover,
+            changes: decider.gap.changes(),
+            dial_failed: self.dial_failed,
             first_round_done: self.unasked.is_empty()
                 || now.saturating_sub(self.started) >= FIRST_ROUND,
             conflicts: self.metrics.conflicting_primaries.get(),

@@ -2,6 +2,7 @@
 
 mod replay;
 mod rules;
+mod verdicts;
 
 use std::sync::Arc;
 use std::time::Duration;
