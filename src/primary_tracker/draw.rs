@@ -1,0 +1,54 @@
+//! Drawing the picture: what was decided and what is known, for everybody outside.
+
+use std::time::Duration;
+
+use super::{Picture, Tracker, WhyNobody};
+use crate::clock::BootTime;
+
+/// The first round is over by then, whoever is silent.
+const FIRST_ROUND: Duration = Duration::from_secs(2);
+
+impl Tracker {
+    pub(super) fn publish(&self, now: BootTime) {
+        let decider = &self.decider;
+        let reign = decider.reign.as_ref();
+        let leader = reign.and_then(|r| decider.records.iter().find(|record| record.id == r.id));
+        let position = leader
+            .and_then(|record| record.latest.as_ref())
+            .and_then(|l| l.answer.position);
+        let named = || {
+            let mut latest = decider.records.iter().filter_map(|r| r.latest.as_ref());
+            latest.find_map(|l| l.answer.scope.clone())
+        };
+        let enabled = leader.is_some_and(|record| record.settings.enabled);
+        let valid = reign.is_some_and(|r| r.open && now < r.until) && enabled;
+        let picture = Picture {
+            lease: reign.map(|r| r.lease(self.poller.usual(r.id), enabled)),
+            why: (!valid).then(|| decider.why.unwrap_or(WhyNobody::NoProof)),
+            epoch: decider.epoch,
+            scope: decider.pins.scope.clone().or_else(named),
+            nodes: decider
+                .records
+                .iter()
+                .map(|record| {
+                    let leads = reign.is_some_and(|r| r.id == record.id);
+                    record.picture(leads, position, decider.verdict(record, now))
+                })
+                .collect(),
+            last_failover: decider.last_failover,
+            changes: decider.gap.changes(),
+            dial_failed: self.dial_failed,
+            first_round_done: self.unasked.is_empty()
+                || now.saturating_sub(self.started) >= FIRST_ROUND,
+            conflicts: self.metrics.conflicting_primaries.get(),
+            failsafe: decider.failsafe,
+            paused: decider.paused,
+        };
+        // Whoever waits is woken by what it may wait for; the rest is there for whoever looks.
+        self.picture.send_if_modified(|before| {
+            let is_news = picture.is_news_after(before);
+            *before = picture;
+            is_news
+        });
+    }
+}

@@ -1,0 +1,59 @@
+//! What the tracker is told at the start, and how a reload is obeyed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::{Tracker, TrackerSettings};
+use crate::topology::{HealthSettings, NodeSettings};
+
+/// Everything the tracker is told: at the start, and again at a reload.
+#[derive(Clone, Debug)]
+pub(crate) struct Orders {
+    pub(crate) nodes: Vec<NodeSettings>,
+    pub(crate) health: HealthSettings,
+    pub(crate) tracker: TrackerSettings,
+}
+
+/// Orders at a reload, and whom to tell once the picture shows them.
+pub(crate) type Reordered = (Orders, oneshot::Sender<()>);
+
+impl Tracker {
+    /// Nodes are matched by name; a changed address is a removal and an addition.
+    pub(super) fn obey(&mut self, orders: Orders) {
+        let health = orders.health;
+        self.decider.reconfigure(
+            orders.tracker.clone(),
+            health.success_threshold,
+            health.failure_threshold,
+        );
+        self.poller
+            .reconfigure(health, orders.tracker.lease_timeout);
+        let mut wanted: HashMap<_, _> = orders
+            .nodes
+            .iter()
+            .map(|n| (Arc::clone(&n.name), n.clone()))
+            .collect();
+        let mut gone = Vec::new();
+        for record in &mut self.decider.records {
+            match wanted.get(&record.settings.name) {
+                Some(node) if node.is_same_machine(&record.settings) => {
+                    record.settings = node.clone();
+                    wanted.remove(&node.name.clone());
+                }
+                _ => gone.push(record.id),
+            }
+        }
+        for id in gone {
+            self.decider.remove(id);
+            self.poller.remove(id);
+        }
+        for node in orders.nodes {
+            if wanted.contains_key(&node.name) {
+                self.add(node);
+            }
+        }
+        self.decider.decide(self.clock.now());
+    }
+}
