@@ -162,6 +162,8 @@ pub(crate) struct Metrics {
     pub(crate) stale_leader: Family<NodeLabel, Counter>,
     pub(crate) failsafe_mode: Gauge,
     pub(crate) paused: Gauge,
+    pub(crate) open_descriptors: Gauge,
+    pub(crate) descriptor_limit: Gauge,
 }
 
 const HELD: [f64; 10] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 45.0];
@@ -194,9 +196,12 @@ impl Metrics {
             stale_leader: Family::default(),
             failsafe_mode: Gauge::default(),
             paused: Gauge::default(),
+            open_descriptors: Gauge::default(),
+            descriptor_limit: Gauge::default(),
         };
         m.register_topology(&mut r);
         m.register_sessions(&mut r);
+        m.register_process(&mut r);
         r.register("bytes", "Bytes relayed", bytes);
         let build = Family::<Vec<(&str, &str)>, Gauge>::default();
         build
@@ -321,6 +326,19 @@ impl Metrics {
             "config_reloads",
             "Reloads by result",
             self.config_reloads.clone(),
+        );
+    }
+
+    fn register_process(&self, r: &mut Registry) {
+        r.register(
+            "open_descriptors",
+            "Open files and sockets of this process",
+            self.open_descriptors.clone(),
+        );
+        r.register(
+            "descriptor_limit",
+            "The most of them that this process may have",
+            self.descriptor_limit.clone(),
         );
     }
 

@@ -18,6 +18,7 @@ mod it {
     mod reload;
     mod rest;
     mod scene;
+    mod shipped;
     mod silence;
     mod startup;
     mod switchover;

@@ -10,5 +10,6 @@ mod process {
     mod logging;
     mod reloading;
     mod starting;
+    mod unit;
     mod watchdog;
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::nodes;
 use super::routes::{Ask, Reply};
 use crate::metrics::{NodeLabel, Refusal, RefusalLabel, RevokeLabel, RevokeReason, SessionLabel};
+use crate::net::descriptor_limit;
 use crate::routing::Route;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -109,6 +110,13 @@ fn refresh(ask: &Ask<'_>) {
     metrics.failsafe_mode.set(picture.failsafe.into());
     metrics.paused.set(picture.paused.into());
 
+    if let (Some(open), Ok(limit)) = (open_descriptors(), descriptor_limit()) {
+        metrics.open_descriptors.set(open);
+        metrics
+            .descriptor_limit
+            .set(i64::try_from(limit).unwrap_or(i64::MAX));
+    }
+
     // A node that a reload has removed must not stay up for ever.
     metrics.node_up.clear();
     metrics.node_leader.clear();
@@ -127,6 +135,12 @@ fn refresh(ask: &Ask<'_>) {
         });
         metrics.know_node(&node.name);
     }
+}
+
+/// The one that is open for the count is left out. `None` where `/proc` is not to be seen.
+fn open_descriptors() -> Option<i64> {
+    let all = std::fs::read_dir("/proc/self/fd").ok()?.count();
+    i64::try_from(all.saturating_sub(1)).ok()
 }
 
 /// Zero without a valid lease, infinite for one without an end.
@@ -194,6 +208,8 @@ mod tests {
             "failsafe_mode ",
             "paused ",
             "build_info{version=\"",
+            "open_descriptors ",
+            "descriptor_limit ",
         ] {
             assert!(value(&text, series).is_some(), "{series}in\n{text}");
         }
@@ -213,6 +229,15 @@ mod tests {
         scene.now = scene.now + Duration::from_secs(10);
         let text = scrape(&scene);
         assert_eq!(value(&text, "lease_remaining_seconds "), Some("0.0"));
+    }
+
+    #[test]
+    fn open_files_are_counted_against_their_limit() {
+        let text = scrape(&Scene::leading());
+        let number = |series| value(&text, series).unwrap().parse::<u64>().unwrap();
+
+        let open = number("open_descriptors ");
+        assert!(open >= 3 && open < number("descriptor_limit "), "{open}");
     }
 
     #[test]

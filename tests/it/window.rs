@@ -22,7 +22,7 @@ async fn scene(cluster: Cluster, tempo: &Tempo) -> Scene {
     Scene::with_text(cluster, &text).await
 }
 
-async fn led(nodes: u8, tempo: &Tempo) -> Scene {
+pub async fn led(nodes: u8, tempo: &Tempo) -> Scene {
     let mut cluster = Cluster::start(nodes);
     cluster.lead(0, 1);
     let scene = scene(cluster, tempo).await;
@@ -31,7 +31,7 @@ async fn led(nodes: u8, tempo: &Tempo) -> Scene {
 }
 
 /// The body of an answer of the admin API.
-async fn get(at: SocketAddr, path: &str) -> String {
+pub async fn get(at: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(at).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
