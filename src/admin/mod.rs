@@ -25,7 +25,7 @@ use tokio::sync::watch;
 
 use crate::clock::{BootTime, Clock};
 use crate::metrics::Metrics;
-use crate::primary_tracker::{Demand, Picture};
+use crate::primary_tracker::{Demand, Operator, Picture};
 
 pub(crate) use server::serve;
 pub(crate) use status::{Wanted, run as status};
@@ -37,6 +37,8 @@ pub(crate) struct Facts {
     pub(crate) metrics: Arc<Metrics>,
     /// Who waits: the only place that knows how many are held right now.
     pub(crate) demand: Arc<Demand>,
+    /// Tells the tracker what an operator wants.
+    pub(crate) operator: Operator,
     pub(crate) clock: Clock,
     pub(crate) started: BootTime,
 }

@@ -101,6 +101,8 @@ fn pg1(now: BootTime) -> NodePicture {
         node_id: Uuid::from_u128(1),
         address: "10.0.0.11:5432".into(),
         enabled: true,
+        readers: Revocation::default(),
+        forced: false,
         up: true,
         leader: true,
         role: Some("primary".into()),

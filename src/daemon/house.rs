@@ -16,7 +16,9 @@ use crate::clock::Clock;
 use crate::config::{Config, diff, in_effect};
 use crate::metrics::{Metrics, ReloadLabel};
 use crate::net::descriptor_limit;
-use crate::primary_tracker::{Demand, Orders, Picture, PrimaryWatch, Progress, Reordered, Tracker};
+use crate::primary_tracker::{
+    Demand, Operator, Orders, Picture, PrimaryWatch, Progress, Reordered, Told, Tracker,
+};
 use crate::routing::{Router, RoutingSettings};
 use crate::session::{self, Command, SessionSettings, Shared};
 
@@ -51,6 +53,7 @@ pub struct House {
     progress: Progress,
     admin: Option<SocketAddr>,
     orders: mpsc::Sender<Reordered>,
+    operator: Operator,
     shared: Arc<Shared>,
     worker: mpsc::Sender<Command>,
     /// The worker may end by itself: it has been told to drain.
@@ -94,6 +97,7 @@ impl House {
             rung: rung_by,
         };
         let (orders, heard) = mpsc::channel(4);
+        let (operator, told) = Operator::new();
         let (worker, commands) = mpsc::channel(COMMANDS);
         let (routing, routing_now) = watch::channel(config.routing.clone());
         let (session, session_now) = watch::channel(config.session.clone());
@@ -118,6 +122,7 @@ impl House {
             metrics,
             progress: Progress::default(),
             orders,
+            operator,
             shared,
             worker,
             draining: threads.stop.child_token(),
@@ -132,7 +137,7 @@ impl House {
             handles: Mutex::new(Vec::new()),
             rung,
         };
-        house.spawn_control(publish, heard, admin_listener)?;
+        house.spawn_control(publish, heard, told, admin_listener)?;
         house.spawn_worker(commands)?;
         house.listen(&mut house.state(), opened);
         Ok(house)
@@ -312,6 +317,7 @@ impl House {
         &self,
         publish: watch::Sender<Picture>,
         orders: mpsc::Receiver<Reordered>,
+        told: mpsc::Receiver<Told>,
         admin_listener: Option<TcpListener>,
     ) -> Result<(), StartError> {
         let (clock, stop) = (self.clock, self.threads.stop.clone());
@@ -322,13 +328,14 @@ impl House {
             picture: self.picture.clone(),
             metrics: Arc::clone(&self.metrics),
             demand: Arc::clone(&self.demand),
+            operator: self.operator.clone(),
             clock,
             started: clock.now(),
         };
         self.spawn("control", self.threads.stop.clone(), move || async move {
             let tracker = Tracker::new(clock, first, demand, metrics, publish, progress);
             tokio::select! {
-                () = tracker.run(orders, stop.clone()) => {}
+                () = tracker.run(orders, told, stop.clone()) => {}
                 () = serve_admin(admin_listener, facts, stop) => {}
             }
         })

@@ -1,5 +1,6 @@
 //! From evidence to authority: one state machine, fed with observations, asked for a picture.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -27,6 +28,8 @@ pub(super) struct Decider {
     pub(super) dynamic: Dynamic,
     /// Epochs whose node was removed by a reload: their sessions drain, until another node leads.
     removed: Vec<Reign>,
+    /// Whose reign began last: a leader that comes back after its epoch was ended is no failover.
+    led: Option<(SocketAddr, Option<u32>)>,
     pub(super) last_failover: Option<SystemTime>,
     /// When the lock of a leader that is gone runs out.
     pub(super) dead_lock_ends: Option<BootTime>,
@@ -57,6 +60,7 @@ impl Decider {
             why: Some(WhyNobody::NoProof),
             dynamic: Dynamic::default(),
             removed: Vec::new(),
+            led: None,
             last_failover: None,
             dead_lock_ends: None,
             gap: Gap::default(),
@@ -74,6 +78,14 @@ impl Decider {
         self.settings = settings;
         self.success_threshold = success;
         self.failure_threshold = failure;
+    }
+
+    /// What was learnt is forgotten, at once; what is configured stays.
+    pub(super) fn unpin(&mut self) {
+        self.pins = Pins::new(
+            self.settings.scope.clone(),
+            self.settings.system_identifier.clone(),
+        );
     }
 
     /// A removed node gets no new sessions and its old ones drain; a removed leader is no leader.
@@ -149,7 +161,7 @@ impl Decider {
         let Some(claim) = record.claim(now).cloned() else {
             return;
         };
-        self.why = (!record.settings.enabled).then_some(WhyNobody::Disabled);
+        self.why = (!record.is_enabled()).then_some(WhyNobody::Disabled);
         self.pins.learn(&claim, now);
         match &mut self.reign {
             Some(reign) if reign.id == id && reign.is_same(claim.dial, claim.timeline) => {
@@ -183,7 +195,8 @@ impl Decider {
         self.end_reign(RevokeReason::moved);
         self.epoch += 1;
         self.metrics.leader_changes.inc();
-        if self.epoch > 1 {
+        let led = self.led.replace((claim.dial, claim.timeline));
+        if led.is_some_and(|led| led != (claim.dial, claim.timeline)) {
             self.last_failover = Some(SystemTime::now());
         }
         self.dead_lock_ends = None;
@@ -256,7 +269,7 @@ impl Decider {
         }
     }
 
-    fn end_reign(&mut self, reason: RevokeReason) {
+    pub(super) fn end_reign(&mut self, reason: RevokeReason) {
         for removed in self.removed.drain(..) {
             removed.revocation.revoke(reason);
         }

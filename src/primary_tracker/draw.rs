@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Picture, Tracker, WhyNobody};
+use super::{NodePicture, Picture, Tracker, WhyNobody};
 use crate::clock::BootTime;
 
 /// The first round is over by then, whoever is silent.
@@ -20,7 +20,7 @@ impl Tracker {
             let mut latest = decider.records.iter().filter_map(|r| r.latest.as_ref());
             latest.find_map(|l| l.answer.scope.clone())
         };
-        let enabled = leader.is_some_and(|record| record.settings.enabled);
+        let enabled = leader.is_some_and(|record| record.is_enabled());
         let valid = reign.is_some_and(|r| r.open && now < r.until) && enabled;
         let picture = Picture {
             lease: reign.map(|r| r.lease(self.poller.usual(r.id), enabled)),
@@ -32,7 +32,11 @@ impl Tracker {
                 .iter()
                 .map(|record| {
                     let leads = reign.is_some_and(|r| r.id == record.id);
-                    record.picture(leads, position, decider.verdict(record, now))
+                    let verdict = decider.verdict(record, now);
+                    NodePicture {
+                        forced: self.chaos.is_silenced(record.id),
+                        ..record.picture(leads, position, verdict)
+                    }
                 })
                 .collect(),
             last_failover: decider.last_failover,

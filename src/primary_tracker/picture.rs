@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use uuid::Uuid;
 
-use super::{LeaderChange, Lease, Verdict};
+use super::{LeaderChange, Lease, Revocation, Verdict};
 use crate::clock::BootTime;
 
 /// One consistent look at the cluster and at what was decided from it. Published by the tracker through a
@@ -123,7 +123,12 @@ pub(crate) struct NodePicture {
     pub(crate) node_id: Uuid,
     /// `host:port` as configured, `[v6]:port` where the host is an IPv6 address.
     pub(crate) address: Arc<str>,
+    /// May get sessions.
     pub(crate) enabled: bool,
+    /// Ends the read sessions that start at it now.
+    pub(crate) readers: Revocation,
+    /// Played silent by `/api/chaos`.
+    pub(crate) forced: bool,
     pub(crate) up: bool,
     pub(crate) leader: bool,
     /// Patroni's words in the latest answer.

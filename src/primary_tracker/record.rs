@@ -6,8 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use uuid::Uuid;
 
-use super::{NodePicture, Verdict};
+use super::{NodePicture, Revocation, Verdict};
 use crate::clock::BootTime;
+use crate::metrics::RevokeReason;
 use crate::topology::{Answer, Evidence, NodeId, NodeSettings, Role};
 
 /// A node's `node_id` is the version-5 UUID of its name under this namespace, so that every process gives it the
@@ -32,6 +33,10 @@ pub(super) struct Record {
     pub(super) foreign: Option<Claim>,
     /// When the newest question that was answered had been sent: an answer to an earlier one comes too late.
     pub(super) answered: BootTime,
+    /// The operator's word on `settings.enabled`, until a reload changes that.
+    pub(super) switch: Option<bool>,
+    /// Ends the node's read sessions. Those that write belong to an epoch.
+    pub(super) readers: Revocation,
     /// Episodes that were said once and are not over.
     pub(super) said: Said,
     pub(super) people: People,
@@ -96,9 +101,30 @@ impl Record {
             latest: None,
             foreign: None,
             answered: BootTime::ZERO,
+            switch: None,
+            readers: Revocation::default(),
             said: Said::default(),
             people: People::default(),
         }
+    }
+
+    /// May it get sessions? It is asked, tracked and part of conflicts either way.
+    pub(super) fn is_enabled(&self) -> bool {
+        self.switch.unwrap_or(self.settings.enabled)
+    }
+
+    /// A reload's word on the same machine. What it says of `enabled` overrules the operator only where it says
+    /// something new.
+    pub(super) fn take_settings(&mut self, settings: NodeSettings) {
+        if settings.enabled != self.settings.enabled {
+            self.switch = None;
+        }
+        self.settings = settings;
+    }
+
+    /// Ends the read sessions that are open now, and none that start later.
+    pub(super) fn end_readers(&mut self, reason: RevokeReason) {
+        std::mem::take(&mut self.readers).revoke(reason);
     }
 
     /// Answers, but is not up yet.
@@ -116,6 +142,13 @@ impl Record {
         self.successes = 0;
         self.failures = self.failures.saturating_add(1);
         self.up &= self.failures < failure_threshold;
+    }
+
+    /// Down at once, as after silences enough.
+    pub(super) fn force_down(&mut self, failure_threshold: u32) {
+        self.up = false;
+        self.successes = 0;
+        self.failures = self.failures.max(failure_threshold);
     }
 
     /// A proof belongs to the address that gave it.
@@ -175,7 +208,9 @@ impl Record {
             name: Arc::clone(&self.settings.name),
             node_id: self.node_id,
             address: Arc::clone(&self.address),
-            enabled: self.settings.enabled,
+            enabled: self.is_enabled(),
+            readers: self.readers.clone(),
+            forced: false,
             up: self.up,
             leader: leads,
             role: answer

@@ -39,7 +39,7 @@ impl Tracker {
         for record in &mut self.decider.records {
             match wanted.get(&record.settings.name) {
                 Some(node) if node.is_same_machine(&record.settings) => {
-                    record.settings = node.clone();
+                    record.take_settings(node.clone());
                     wanted.remove(&node.name.clone());
                 }
                 _ => gone.push(record.id),
@@ -48,6 +48,7 @@ impl Tracker {
         for id in gone {
             self.decider.remove(id);
             self.poller.remove(id);
+            self.chaos.restore(id);
         }
         for node in orders.nodes {
             if wanted.contains_key(&node.name) {

@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::decider::Decider;
 use super::record::Record;
-use super::{Demand, Orders, Picture, Reordered};
+use super::{Demand, Orders, Picture, Reordered, Told};
 use crate::clock::{BootTime, Clock};
 use crate::metrics::Metrics;
-use crate::topology::{Dynamic, News, NodeId, NodeSettings, Poller};
+use crate::topology::{Chaos, Dynamic, News, NodeId, NodeSettings, Poller};
 
 /// A sign of life at least so often, also when nothing happens.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -36,6 +36,8 @@ impl Progress {
 pub(crate) struct Tracker {
     pub(super) clock: Clock,
     pub(super) poller: Poller,
+    /// What the poller brings passes through here.
+    pub(super) chaos: Chaos,
     pub(super) decider: Decider,
     pub(super) demand: Arc<Demand>,
     pub(super) metrics: Arc<Metrics>,
@@ -78,6 +80,7 @@ impl Tracker {
         let mut tracker = Self {
             clock,
             poller: Poller::new(clock, orders.health.clone(), lease),
+            chaos: Chaos::default(),
             decider,
             demand,
             metrics,
@@ -104,6 +107,7 @@ impl Tracker {
     pub(crate) async fn run(
         mut self,
         mut orders: mpsc::Receiver<Reordered>,
+        mut operator: mpsc::Receiver<Told>,
         stop: CancellationToken,
     ) {
         loop {
@@ -113,13 +117,18 @@ impl Tracker {
             self.enter_or_leave_doubt(pace.doubt, now);
             let wake = self.next_wake(now);
             let mut fact = false;
-            let mut obeyed = None;
+            let (mut obeyed, mut answered) = (None, None);
             tokio::select! {
                 () = stop.cancelled() => return,
                 told = orders.recv() => match told {
                     Some((told, done)) => { self.obey(told); fact = true; obeyed = Some(done); }
                     None => return,
                 },
+                Some((order, asker)) = operator.recv() => {
+                    let done = self.follow(order);
+                    fact = done.is_ok();
+                    answered = Some((asker, done));
+                }
                 news = self.poller.next(pace) => fact = self.take_in(news),
                 () = self.demand.changed() => self.heed_wishes(),
                 () = self.clock.sleep_until(wake) => fact = self.decider.decide(self.clock.now()),
@@ -137,6 +146,10 @@ impl Tracker {
                 // Whoever reloaded may have stopped waiting.
                 let _ = done.send(());
             }
+            if let Some((asker, done)) = answered {
+                // As may whoever gave the order.
+                let _ = asker.send(done);
+            }
         }
     }
 
@@ -145,7 +158,7 @@ impl Tracker {
         match news {
             News::Observed(seen) => {
                 self.unasked.retain(|id| *id != seen.node);
-                self.decider.observe(seen, now)
+                self.decider.observe(self.chaos.pass(seen), now)
             }
             News::Dynamic(dynamic) => {
                 self.learn(dynamic);

@@ -25,6 +25,8 @@ pub(crate) fn nobody() -> Picture {
             node_id: Uuid::nil(),
             address: "10.0.0.11:5432".into(),
             enabled: true,
+            readers: Revocation::default(),
+            forced: false,
             up: true,
             leader: false,
             role: Some("replica".into()),

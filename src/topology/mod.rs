@@ -2,6 +2,7 @@
 
 mod answer;
 mod cadence;
+mod chaos;
 mod dynamic;
 mod evidence;
 mod poller;
@@ -10,6 +11,7 @@ mod settings;
 
 pub(crate) use answer::{Answer, Role};
 pub(crate) use cadence::Pace;
+pub(crate) use chaos::Chaos;
 pub(crate) use dynamic::Dynamic;
 pub(crate) use evidence::{Evidence, Standing, Worth, judge};
 pub(crate) use poller::{Heard, News, NodeId, Observation, Poller, Silence, Stands};

@@ -47,6 +47,10 @@ pub(crate) enum Silence {
 
     #[error("its host {host} has no known address")]
     NoAddress { host: Arc<str> },
+
+    /// Played, not real.
+    #[error("forced unhealthy by /api/chaos")]
+    Forced,
 }
 
 /// How a node stands, as the tracker sees it.

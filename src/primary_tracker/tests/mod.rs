@@ -1,5 +1,6 @@
 //! The rules of authority as sentences, and recorded failovers replayed.
 
+mod orders;
 mod replay;
 mod rules;
 mod verdicts;

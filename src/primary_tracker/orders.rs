@@ -1,0 +1,81 @@
+//! The tracker follows an operator's orders.
+
+use std::sync::Arc;
+
+use super::record::Record;
+use super::run::Tracker;
+use super::{Fault, Order, Refused};
+use crate::metrics::RevokeReason;
+use crate::topology::NodeId;
+
+impl Tracker {
+    /// All of the order or nothing of it.
+    pub(super) fn follow(&mut self, order: Order) -> Result<(), Refused> {
+        tracing::info!(?order, "an operator's order");
+        match order {
+            Order::Enable { node } => self.record(&node)?.switch = Some(true),
+            Order::Disable { node, close } => self.disable(&node, close)?,
+            Order::Unpin => self.unpin(),
+            Order::Chaos(fault) => self.play(fault)?,
+            Order::SetPrimary { .. } => return Err(Refused::NotByThisProvider),
+        }
+        self.decider.decide(self.clock.now());
+        Ok(())
+    }
+
+    /// With `close`, the leader's epoch is over like any other whose sessions are ended: what the node says next
+    /// begins another one, which nobody may use before it is enabled.
+    fn disable(&mut self, node: &Arc<str>, close: bool) -> Result<(), Refused> {
+        let record = self.record(node)?;
+        record.switch = Some(false);
+        if !close {
+            return Ok(());
+        }
+        record.end_readers(RevokeReason::disabled);
+        let id = record.id;
+        let reigns = self.decider.reign.as_ref();
+        if reigns.is_some_and(|reign| reign.id == id) {
+            self.decider.end_reign(RevokeReason::disabled);
+        }
+        Ok(())
+    }
+
+    fn unpin(&mut self) {
+        self.decider.unpin();
+        self.poller.want_all(self.clock.now());
+    }
+
+    fn play(&mut self, fault: Fault) -> Result<(), Refused> {
+        match fault {
+            Fault::ForceUnhealthy { node } => {
+                let threshold = self.decider.failure_threshold;
+                let record = self.record(&node)?;
+                record.force_down(threshold);
+                let id = record.id;
+                self.chaos.silence(id);
+            }
+            Fault::Restore { node } => {
+                let id = self.record(&node)?.id;
+                self.chaos.restore(id);
+                self.ask_now(id);
+            }
+            Fault::Reset => {
+                self.chaos.reset();
+                self.poller.want_all(self.clock.now());
+            }
+        }
+        Ok(())
+    }
+
+    fn ask_now(&mut self, node: NodeId) {
+        let now = self.clock.now();
+        self.poller.want(node, now);
+    }
+
+    fn record(&mut self, name: &Arc<str>) -> Result<&mut Record, Refused> {
+        let mut records = self.decider.records.iter_mut();
+        records
+            .find(|record| record.settings.name == *name)
+            .ok_or_else(|| Refused::UnknownNode(Arc::clone(name)))
+    }
+}
