@@ -13,7 +13,7 @@ use crate::net::Address;
 use crate::primary_tracker::TrackerSettings;
 use crate::routing::{Route, RoutingSettings};
 use crate::session::{ListenerSettings, SessionSettings};
-use crate::topology::{HealthSettings, NodeSettings};
+use crate::topology::{HealthSettings, NodeSettings, SourceSettings};
 
 const DEFAULT_LISTENER: &str = "127.0.0.1:5432";
 const DEFAULT_ADMIN: &str = "127.0.0.1:9090";
@@ -28,6 +28,7 @@ pub(super) fn build(file: &File, left: &BTreeSet<String>) -> Result<Config, Prob
         admin,
         listeners: listeners.into_iter().flatten().collect(),
         health: health(file),
+        source: SourceSettings::Check,
         tracker: tracker(file)?,
         routing: RoutingSettings {
             write_timeout: file.write_timeout_secs.0,

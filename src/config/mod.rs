@@ -12,7 +12,7 @@ use toml::Table;
 use crate::primary_tracker::TrackerSettings;
 use crate::routing::RoutingSettings;
 use crate::session::{ListenerSettings, SessionSettings};
-use crate::topology::{HealthSettings, NodeSettings};
+use crate::topology::{HealthSettings, NodeSettings, SourceSettings};
 
 mod address;
 mod build;
@@ -34,6 +34,8 @@ pub struct Config {
     pub(crate) listeners: Vec<ListenerSettings>,
     pub(crate) nodes: Vec<NodeSettings>,
     pub(crate) health: HealthSettings,
+    /// How the nodes are asked.
+    pub(crate) source: SourceSettings,
     pub(crate) tracker: TrackerSettings,
     pub(crate) routing: RoutingSettings,
     pub(crate) session: SessionSettings,

@@ -406,6 +406,7 @@ fn tracker_orders(config: &Config) -> Orders {
     Orders {
         nodes: config.nodes.clone(),
         health: config.health.clone(),
+        source: config.source.clone(),
         tracker: config.tracker.clone(),
     }
 }

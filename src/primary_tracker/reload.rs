@@ -6,13 +6,15 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::{Tracker, TrackerSettings};
-use crate::topology::{HealthSettings, NodeSettings};
+use crate::topology::{HealthSettings, NodeSettings, SourceSettings};
 
 /// Everything the tracker is told: at the start, and again at a reload.
 #[derive(Clone, Debug)]
 pub(crate) struct Orders {
     pub(crate) nodes: Vec<NodeSettings>,
     pub(crate) health: HealthSettings,
+    /// How the nodes are asked.
+    pub(crate) source: SourceSettings,
     pub(crate) tracker: TrackerSettings,
 }
 
@@ -29,7 +31,7 @@ impl Tracker {
             health.failure_threshold,
         );
         self.poller
-            .reconfigure(health, orders.tracker.lease_timeout);
+            .reconfigure(health, orders.source, orders.tracker.lease_timeout);
         let mut wanted: HashMap<_, _> = orders
             .nodes
             .iter()

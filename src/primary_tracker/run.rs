@@ -79,7 +79,7 @@ impl Tracker {
         progress.mark(started);
         let mut tracker = Self {
             clock,
-            poller: Poller::new(clock, orders.health.clone(), lease),
+            poller: Poller::new(clock, orders.health.clone(), orders.source, lease),
             chaos: Chaos::default(),
             decider,
             demand,

@@ -5,16 +5,19 @@ mod cadence;
 mod chaos;
 mod dynamic;
 mod evidence;
+mod place;
 mod poller;
 mod question;
 mod settings;
+mod source;
 
 pub(crate) use answer::{Answer, Role};
 pub(crate) use cadence::Pace;
 pub(crate) use chaos::Chaos;
 pub(crate) use dynamic::Dynamic;
 pub(crate) use evidence::{Evidence, Standing, Worth, judge};
+pub(crate) use place::Place;
 pub(crate) use poller::{Heard, News, NodeId, Observation, Poller, Silence, Stands};
-#[cfg(test)]
 pub(crate) use question::NoAnswer;
 pub(crate) use settings::{HealthSettings, NodeSettings};
+pub(crate) use source::SourceSettings;

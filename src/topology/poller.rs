@@ -9,8 +9,9 @@ use tokio::task::JoinSet;
 use super::answer::Answer;
 use super::cadence::{LeaderInterval, Pace, Tempo};
 use super::dynamic::Dynamic;
-use super::question::{Ended, NoAnswer, Question, ask};
-use super::{HealthSettings, NodeSettings};
+use super::question::{NoAnswer, Question, ask};
+use super::source::{Observe, Source, SourceSettings, Told};
+use super::{HealthSettings, NodeSettings, Place};
 use crate::clock::{BootTime, Clock};
 use crate::net::{Host, at_port};
 
@@ -27,7 +28,7 @@ pub(crate) struct Observation {
     pub(crate) heard: Result<Heard, Silence>,
 }
 
-/// A Patroni node has spoken.
+/// A node has spoken.
 #[derive(Clone, Debug)]
 pub(crate) struct Heard {
     /// PostgreSQL's address: of the machine that answered, or of the one which configuration binds to it.
@@ -76,15 +77,34 @@ pub(crate) enum News {
 pub(crate) struct Poller {
     clock: Clock,
     settings: HealthSettings,
+    /// How each node is asked.
+    source: SourceSettings,
     leader_interval: LeaderInterval,
     nodes: Vec<Asked>,
-    under_way: JoinSet<(NodeId, Option<Ended>, Option<Dynamic>)>,
+    under_way: JoinSet<Done>,
+}
+
+/// A question that has ended.
+enum Done {
+    Asked(NodeId, Ended),
+    /// Whatever else came back is no news.
+    Dynamic(Option<Dynamic>),
+}
+
+/// When a question was sent and how it ended.
+struct Ended {
+    /// Before the connection was made: the strictest reading of "sent".
+    sent: BootTime,
+    received: BootTime,
+    outcome: Result<Told, NoAnswer>,
 }
 
 struct Asked {
     id: NodeId,
     settings: NodeSettings,
-    rest: Host,
+    source: Source,
+    /// Where the questions go.
+    host: Host,
     /// Only when the REST API is elsewhere: then PostgreSQL's host is bound to it by configuration.
     postgres: Option<Host>,
     /// The address that answered last.
@@ -100,32 +120,50 @@ struct Asked {
 
 impl Poller {
     /// `lease_timeout` sets how often a leader is asked at least. Nothing is asked before the first `next`.
-    pub(crate) fn new(clock: Clock, settings: HealthSettings, lease_timeout: Duration) -> Self {
+    pub(crate) fn new(
+        clock: Clock,
+        settings: HealthSettings,
+        source: SourceSettings,
+        lease_timeout: Duration,
+    ) -> Self {
         Self {
             clock,
             settings,
+            source,
             leader_interval: LeaderInterval(lease_timeout / 3),
             nodes: Vec::new(),
             under_way: JoinSet::new(),
         }
     }
 
-    pub(crate) fn reconfigure(&mut self, settings: HealthSettings, lease_timeout: Duration) {
+    pub(crate) fn reconfigure(
+        &mut self,
+        settings: HealthSettings,
+        source: SourceSettings,
+        lease_timeout: Duration,
+    ) {
+        if source != self.source {
+            for node in &mut self.nodes {
+                node.source = Source::new(&source, self.clock);
+            }
+        }
+        self.source = source;
         self.settings = settings;
         self.leader_interval = LeaderInterval(lease_timeout / 3);
     }
 
     /// A node to ask, from the next call of [`Self::next`] on.
     pub(crate) fn add(&mut self, id: NodeId, settings: NodeSettings) {
-        let rest = Host::new(settings.rest_host.as_ref().unwrap_or(&settings.host));
+        let host = Host::new(settings.rest_host.as_ref().unwrap_or(&settings.host));
         let postgres = settings
             .rest_host
             .as_ref()
             .map(|_| Host::new(&settings.host));
         self.nodes.push(Asked {
             id,
+            source: Source::new(&self.source, self.clock),
             settings,
-            rest,
+            host,
             postgres,
             answered: None,
             bound: None,
@@ -182,13 +220,11 @@ impl Poller {
     pub(crate) fn ask_dynamic(&mut self, id: NodeId) {
         let (clock, limit) = (self.clock, self.settings.check_timeout);
         if let Some(node) = self.node(id) {
-            let question = node.question("/config", limit);
+            let (place, path) = (node.place(limit), "/config");
             self.under_way.spawn(async move {
-                let said = ask(question, clock).await.ok();
-                let dynamic = said
-                    .filter(|r| r.status == 200)
-                    .and_then(|r| Dynamic::read(&r.body));
-                (id, None, dynamic)
+                let said = ask(Question { place, path }, clock).await.ok();
+                let said = said.filter(|r| r.status == 200);
+                Done::Dynamic(said.and_then(|r| Dynamic::read(&r.body)))
             });
         }
     }
@@ -201,13 +237,14 @@ impl Poller {
             let until = next.unwrap_or(now + Duration::from_secs(3600));
             tokio::select! {
                 Some(ended) = self.under_way.join_next() => {
-                    // A question that panicked is silence.
-                    let Ok((id, ended, dynamic)) = ended else { continue };
-                    if let Some(dynamic) = dynamic {
-                        return News::Dynamic(dynamic);
-                    }
-                    if let Some(seen) = ended.and_then(|ended| self.read(id, ended)) {
-                        return News::Observed(seen);
+                    let news = match ended {
+                        Ok(Done::Asked(id, ended)) => self.read(id, ended).map(News::Observed),
+                        Ok(Done::Dynamic(dynamic)) => dynamic.map(News::Dynamic),
+                        // A question that panicked is silence.
+                        Err(_panic) => None,
+                    };
+                    if let Some(news) = news {
+                        return news;
                     }
                 }
                 () = self.clock.sleep_until(until) => {}
@@ -230,16 +267,15 @@ impl Poller {
             if due(node).is_some_and(|at| at <= now) {
                 node.tempo.sent(now, pace, &self.settings);
                 node.jitter = fastrand::f32();
-                let (id, question) = (node.id, node.question("/primary", limit));
+                let (id, place, source) = (node.id, node.place(limit), node.source.clone());
                 self.under_way.spawn(async move {
-                    let outcome = ask(question, clock).await;
-                    let received = clock.now();
+                    let outcome = source.observe(place).await;
                     let ended = Ended {
                         sent: now,
-                        received,
+                        received: clock.now(),
                         outcome,
                     };
-                    (id, Some(ended), None)
+                    Done::Asked(id, ended)
                 });
             }
             if let Some(at) = due(node) {
@@ -254,24 +290,19 @@ impl Poller {
         let node = self.node(id)?;
         let took = ended.received.saturating_sub(ended.sent);
         let heard = match ended.outcome {
-            Ok(reply) => {
-                node.tempo.ended(ended.sent, Some((took, reply.own_time)));
+            Ok(told) => {
+                node.tempo.ended(ended.sent, Some((took, told.own_time)));
                 tracing::trace!(
                     node = &*node.settings.name,
-                    status = reply.status,
+                    status = told.said.as_ref().ok().map(|said| said.status),
                     ?took,
-                    own_time = ?reply.own_time,
+                    own_time = ?told.own_time,
                     "answered"
                 );
-                match Answer::read(reply.status, reply.date.as_deref(), &reply.body) {
-                    Some(said) => {
-                        node.answered = Some(reply.from);
-                        node.dial(reply.from).map(|dial| Heard { dial, said })
-                    }
-                    None => Err(Silence::NotPatroni {
-                        status: reply.status,
-                    }),
-                }
+                told.said.and_then(|said| {
+                    node.answered = Some(at_port(told.from, 0));
+                    node.dial(told.from).map(|dial| Heard { dial, said })
+                })
             }
             Err(error) => {
                 node.tempo.ended(ended.sent, None);
@@ -292,13 +323,12 @@ impl Poller {
 }
 
 impl Asked {
-    fn question(&self, path: &'static str, limit: Duration) -> Question {
-        Question {
-            host: self.rest.asker(),
+    fn place(&self, limit: Duration) -> Place {
+        Place {
+            host: self.host.asker(),
             port: self.settings.rest_port,
             prefer: self.answered,
             only: self.leased,
-            path,
             limit,
         }
     }

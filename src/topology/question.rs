@@ -10,8 +10,9 @@ use hyper::header::{CONNECTION, DATE, HOST};
 use hyper_util::rt::TokioIo;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::clock::{BootTime, Clock};
-use crate::net::{Asker, at_port, connect_any};
+use super::Place;
+use crate::clock::Clock;
+use crate::net::at_port;
 
 /// An answer larger than this is not Patroni's.
 const LARGEST_BODY: usize = 1024 * 1024;
@@ -19,16 +20,8 @@ const LARGEST_BODY: usize = 1024 * 1024;
 /// Whom to ask and what.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
-    pub(crate) host: Asker,
-    pub(crate) port: u16,
-    /// Asked first: the address that answered last, so that a name with several does not flap between them.
-    pub(crate) prefer: Option<SocketAddr>,
-    /// Asks no other than `prefer`, as long as the name still has it: a leader's proof is that address's, and
-    /// another one of the same machine would be another leader.
-    pub(crate) only: bool,
+    pub(crate) place: Place,
     pub(crate) path: &'static str,
-    /// For the total: name, connection, every byte.
-    pub(crate) limit: Duration,
 }
 
 /// What came back, whatever it is worth.
@@ -65,7 +58,7 @@ pub(crate) enum NoAnswer {
 /// # Errors
 /// [`NoAnswer`], when there is no whole answer within the limit.
 pub(crate) async fn ask(mut question: Question, clock: Clock) -> Result<Reply, NoAnswer> {
-    let limit = question.limit;
+    let limit = question.place.limit;
     match tokio::time::timeout(limit, exchange(&mut question, clock)).await {
         Ok(outcome) => outcome,
         Err(_elapsed) => Err(NoAnswer::TimedOut { limit }),
@@ -73,20 +66,7 @@ pub(crate) async fn ask(mut question: Question, clock: Clock) -> Result<Reply, N
 }
 
 async fn exchange(question: &mut Question, clock: Clock) -> Result<Reply, NoAnswer> {
-    let mut addresses = question.host.addresses().await.to_vec();
-    addresses.sort_by_key(|addr| Some(*addr) != question.prefer);
-    if question.only && addresses.first().copied() == question.prefer {
-        addresses.truncate(1);
-    }
-    for addr in &mut addresses {
-        addr.set_port(question.port);
-    }
-    let stream = connect_any(&addresses)
-        .await
-        .map_err(|source| NoAnswer::Connect { source })?;
-    let peer = stream
-        .peer_addr()
-        .map_err(|source| NoAnswer::Connect { source })?;
+    let (stream, peer) = question.place.connect().await?;
     let asked = clock.now();
     let (status, date, body) = get(stream, peer, question.path).await?;
     Ok(Reply {
@@ -134,13 +114,4 @@ async fn get(
             }
         })?;
     Ok((status, date, body.to_bytes()))
-}
-
-/// When a question was sent and how it ended.
-#[derive(Debug)]
-pub(crate) struct Ended {
-    /// Before the connection was made: the strictest reading of "sent".
-    pub(crate) sent: BootTime,
-    pub(crate) received: BootTime,
-    pub(crate) outcome: Result<Reply, NoAnswer>,
 }
