@@ -163,6 +163,7 @@ mod tests {
             picture: seen,
             metrics: scene.metrics,
             demand: Demand::new(Clock::Boot),
+            operator: crate::primary_tracker::Operator::new().0,
             clock: Clock::Boot,
             started: Clock::Boot.now(),
         };
