@@ -50,4 +50,4 @@ mod topology;
 pub use config::{Config, ConfigError};
 pub use daemon::cli;
 pub use daemon::house::House;
-pub use daemon::outcome::{BindFailed, Bound, ReloadError, ReloadReport, StartError};
+pub use daemon::outcome::{BindFailed, Bound, FileFailed, ReloadError, ReloadReport, StartError};

@@ -123,13 +123,6 @@ const BAD: &[(&str, &str)] = &[
     ("[topology]\ncert_file = 'u'", ": topology.cert_file = \"u\": not yet"),
     ("[topology]\nkey_file = 'u'", ": topology.key_file = \"u\": not yet"),
     ("[topology]\ncheck_query = 'SELECT 2'", ": topology.check_query = \"SELECT 2\": not yet; allowed is \"SELECT 1\""),
-    ("[rest]\nscheme = 'https'", ": rest.scheme = \"https\": not yet; allowed is \"http\""),
-    ("[rest]\nca_file = 'u'", ": rest.ca_file = \"u\": not yet"),
-    ("[rest]\ncert_file = 'u'", ": rest.cert_file = \"u\": not yet"),
-    ("[rest]\nkey_file = 'u'", ": rest.key_file = \"u\": not yet"),
-    ("[rest]\nserver_name = 'u'", ": rest.server_name = \"u\": not yet"),
-    ("[rest]\nusername = 'u'", ": rest.username = \"u\": not yet"),
-    ("[rest]\npassword_file = 'u'", ": rest.password_file = \"u\": not yet"),
     ("[backend]\ntls = 'verify-full'", ": backend.tls = \"verify-full\": not yet; allowed is \"disable\""),
     ("[backend]\nca_file = 'u'", ": backend.ca_file = \"u\": not yet"),
     ("[backend]\ncert_file = 'u'", ": backend.cert_file = \"u\": not yet"),
@@ -137,6 +130,22 @@ const BAD: &[(&str, &str)] = &[
     ("[backend]\nsend_proxy = true", ": backend.send_proxy = true: not yet; allowed is false"),
     ("[[nodes]]\nrole = 'primary'", ": nodes[0].role = \"primary\": not yet; allowed is \"auto\""),
     ("[[nodes]]\nweight = 5", ": nodes[0].weight = 5: not yet; allowed is 100"),
+
+    // The REST API over TLS.
+    ("[rest]\nscheme = 'tls'", ": rest.scheme = \"tls\": allowed is \"http\" | \"https\""),
+    ("[rest]\nca_file = 'u'", ": rest.ca_file = \"u\": it needs rest.scheme = \"https\"; allowed is that, or to leave the key out"),
+    ("[rest]\ncert_file = 'u'\nkey_file = 'v'", ": rest.cert_file = \"u\": it needs rest.scheme = \"https\"; "),
+    ("[rest]\nscheme = 'http'\nkey_file = 'u'", ": rest.key_file = \"u\": it needs rest.scheme = \"https\"; "),
+    ("[rest]\nserver_name = 'u'", ": rest.server_name = \"u\": it needs rest.scheme = \"https\"; "),
+    ("[rest]\nca_file = 5", ": rest.ca_file = 5: allowed is a text"),
+    ("[rest]\nscheme = 'https'\ncert_file = 'u'", ": rest.cert_file = \"u\": it needs rest.key_file beside it; allowed are both or neither"),
+    ("[rest]\nscheme = 'https'\nkey_file = 'u'", ": rest.key_file = \"u\": it needs rest.cert_file beside it; allowed are both or neither"),
+    ("[rest]\nusername = 'u'", ": rest.username = \"u\": it needs rest.password_file beside it; "),
+    ("[rest]\npassword_file = 'u'", ": rest.password_file = \"u\": it needs rest.username beside it; "),
+    ("[rest]\nusername = 'a:b'\npassword_file = 'u'", ": rest.username = \"a:b\": allowed is a name without a colon (RFC 7617)"),
+    ("[rest]\nscheme = 'https'\nserver_name = 'a b'", ": rest.server_name = \"a b\": no certificate can name it; allowed is a DNS name or an IP address"),
+    ("[rest]\nscheme = 'https'\n[[nodes]]\nname = 'a'\nhost = 'böse.de'", ": nodes[0].host = \"böse.de\": no certificate can name it; "),
+    ("[rest]\nscheme = 'https'\n[[nodes]]\nname = 'a'\nhost = 'a'\nrest_host = 'böse.de'", ": nodes[0].rest_host = \"böse.de\": no certificate can name it; "),
 
     // Variables.
     ("admin_address = '${HELIOS_PORT'", ": admin_address = \"${HELIOS_PORT\": allowed is ${VAR} or ${VAR:-default}"),
@@ -153,6 +162,9 @@ const GOOD: &[&str] = &[
     "[health]\ncheck_interval_ms = 1\nfast_interval_ms = 99999\nmax_staleness_ms = 1",
     "[[nodes]]\nname = 'pg0'\nhost = 'no.such.host.invalid'\nrest_host = '::1'\nrest_port = 1\nenabled = false",
     "[[nodes]]\nname = '2001:db8::1'\nhost = '[2001:db8::1]'",
+    "[rest]\nscheme = 'https'",
+    "[rest]\nscheme = 'https'\nserver_name = 'patroni.example'\n[[nodes]]\nname = 'pg0'\nhost = 'böse.de'",
+    "[rest]\nscheme = 'https'\n[[nodes]]\nname = 'pg0'\nhost = '[fe80::1%eth0]'\nrest_host = 'pg_0.example.'",
     "[[nodes]]\nname = 'same host'\nhost = '10.0.0.1'\nport = 5433",
 ];
 
@@ -260,6 +272,45 @@ async fn what_needs_the_machine_is_left_to_the_start() {
             panic!("started on {address}");
         };
         assert!(chain(&error).contains(words), "{}", chain(&error));
+    }
+}
+
+#[tokio::test]
+async fn a_named_file_is_left_to_the_start_which_names_its_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (file, empty, absent) = (at("rest.toml"), at("empty"), at("absent"));
+    fs::write(&empty, "").unwrap();
+    let https = "scheme = 'https'\n";
+    for (rest, words) in [
+        (
+            format!("{https}ca_file = '{absent}'"),
+            format!("rest.ca_file = {absent:?}: cannot be read: No such file"),
+        ),
+        (
+            format!("{https}ca_file = '{empty}'"),
+            format!("rest.ca_file = {empty:?}: holds no certificate in PEM"),
+        ),
+        (
+            format!("{https}ca_file = '{}'", at("")),
+            "not a regular file".to_owned(),
+        ),
+        (
+            format!("{https}cert_file = '{absent}'\nkey_file = '{empty}'"),
+            format!("rest.cert_file = {absent:?}: cannot be read"),
+        ),
+        (
+            format!("username = 'u'\npassword_file = '{empty}'"),
+            format!("rest.password_file = {empty:?}: holds no password"),
+        ),
+    ] {
+        fs::write(&file, startable(&format!("[rest]\n{rest}"))).unwrap();
+
+        assert_eq!(check(Path::new(&file)).0, true, "{rest}");
+        let Err(error) = House::start(Config::load(Path::new(&file)).unwrap()).await else {
+            panic!("started with {rest}");
+        };
+        assert!(chain(&error).contains(&words), "{}", chain(&error));
     }
 }
 

@@ -1,5 +1,7 @@
 //! We as a PostgreSQL client.
 
+use crate::net::Verify;
+
 /// How a connection to PostgreSQL is secured, in libpq's words.
 ///
 /// Source: PostgreSQL documentation, "SSL Mode Descriptions" (libpq-ssl).
@@ -16,4 +18,17 @@ pub enum TlsMode {
     VerifyCa,
     /// As `VerifyCa`, and the certificate names the host.
     VerifyFull,
+}
+
+impl TlsMode {
+    /// What is verified of the server's certificate; `None` = there is no TLS.
+    #[allow(dead_code, reason = "for whoever asks PostgreSQL itself")]
+    pub(crate) fn verify(self) -> Option<Verify> {
+        match self {
+            Self::Disable => None,
+            Self::Prefer | Self::Require => Some(Verify::Nothing),
+            Self::VerifyCa => Some(Verify::Chain),
+            Self::VerifyFull => Some(Verify::Name),
+        }
+    }
 }

@@ -8,6 +8,7 @@ use super::Config;
 use super::address;
 use super::error::Problem;
 use super::file::{File, Listener, Node};
+use super::rest;
 use super::value::Text;
 use crate::net::Address;
 use crate::primary_tracker::TrackerSettings;
@@ -29,6 +30,7 @@ pub(super) fn build(file: &File, left: &BTreeSet<String>) -> Result<Config, Prob
         listeners: listeners.into_iter().flatten().collect(),
         health: health(file),
         source: SourceSettings::Check,
+        rest: rest::build(file, left)?,
         tracker: tracker(file)?,
         routing: RoutingSettings {
             write_timeout: file.write_timeout_secs.0,

@@ -129,6 +129,7 @@ fn hot(old: &Config, new: &Config) -> Vec<&'static str> {
     let (s, u) = (&old.session, &new.session);
     let (r, q) = (&old.routing, &new.routing);
     let (t, v) = (&old.tracker, &new.tracker);
+    let (l, m) = (&old.rest, &new.rest);
     [
         ("write_timeout_secs", r.write_timeout != q.write_timeout),
         ("connect_timeout_ms", s.connect_timeout != u.connect_timeout),
@@ -151,6 +152,8 @@ fn hot(old: &Config, new: &Config) -> Vec<&'static str> {
         ("topology.patroni_ttl_secs", t.patroni_ttl != v.patroni_ttl),
         ("topology.scope", t.scope != v.scope),
         ("topology.system_identifier", t.system_identifier != v.system_identifier),
+        ("rest.scheme and its files", l.tls != m.tls),
+        ("rest.username, rest.password_file", l.login != m.login),
     ]
     .into_iter()
     .filter_map(|(key, changed)| changed.then_some(key))

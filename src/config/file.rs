@@ -106,12 +106,12 @@ pub(super) struct Topology {
 #[serde(deny_unknown_fields, default, expecting = "a table [rest]")]
 pub(super) struct Rest {
     pub(super) scheme: Word<Scheme>,
-    pub(super) ca_file: Option<Later<Text>>,
-    pub(super) cert_file: Option<Later<Text>>,
-    pub(super) key_file: Option<Later<Text>>,
-    pub(super) server_name: Option<Later<Text>>,
-    pub(super) username: Option<Later<Text>>,
-    pub(super) password_file: Option<Later<Text>>,
+    pub(super) ca_file: Option<Text>,
+    pub(super) cert_file: Option<Text>,
+    pub(super) key_file: Option<Text>,
+    pub(super) server_name: Option<Text>,
+    pub(super) username: Option<Text>,
+    pub(super) password_file: Option<Text>,
     pub(super) port: Port<8008>,
 }
 
@@ -181,6 +181,19 @@ impl Choice for TlsMode {
     const LATER: &'static [&'static str] = &[];
 }
 
+/// How the REST API is spoken to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Scheme {
+    #[default]
+    Http,
+    Https,
+}
+
+impl Choice for Scheme {
+    const WORDS: &'static [(&'static str, Self)] = &[("http", Self::Http), ("https", Self::Https)];
+    const LATER: &'static [&'static str] = &[];
+}
+
 impl Choice for Route {
     const WORDS: &'static [(&'static str, Self)] = &[("primary", Self::Primary)];
     const LATER: &'static [&'static str] = &["replica", "any"];
@@ -216,8 +229,6 @@ only_the_default! {
     ListenerTls: "passthrough", later "terminate";
     /// Where the topology comes from.
     Provider: "check", later "patroni" | "postgres" | "static" | "manual";
-    /// How the REST API is spoken to.
-    Scheme: "http", later "https";
     /// How PostgreSQL is spoken to for clear-text clients.
     BackendTls: "disable", later "prefer" | "require" | "verify-ca" | "verify-full";
     /// What a node is when no provider says it.

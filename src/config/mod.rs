@@ -12,7 +12,7 @@ use toml::Table;
 use crate::primary_tracker::TrackerSettings;
 use crate::routing::RoutingSettings;
 use crate::session::{ListenerSettings, SessionSettings};
-use crate::topology::{HealthSettings, NodeSettings, SourceSettings};
+use crate::topology::{HealthSettings, NodeSettings, RestSettings, SourceSettings};
 
 mod address;
 mod build;
@@ -23,6 +23,7 @@ mod expand;
 mod file;
 mod keys;
 mod read;
+mod rest;
 mod value;
 
 pub(crate) use diff::{diff, in_effect};
@@ -36,6 +37,7 @@ pub struct Config {
     pub(crate) health: HealthSettings,
     /// How the nodes are asked.
     pub(crate) source: SourceSettings,
+    pub(crate) rest: RestSettings,
     pub(crate) tracker: TrackerSettings,
     pub(crate) routing: RoutingSettings,
     pub(crate) session: SessionSettings,

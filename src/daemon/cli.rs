@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 use hyper::header::HeaderValue;
 
+use super::outcome::StartError;
 use super::run::{self, Failure, Source};
 use super::{line, logs};
 use crate::{Config, ConfigError, admin};
@@ -127,7 +128,7 @@ fn start(args: RunArgs) -> ExitCode {
     };
     logs::fatal(&chain(&failure));
     ExitCode::from(match failure {
-        Failure::Config(_) => MISUSED,
+        Failure::Config(_) | Failure::Start(StartError::File(_)) => MISUSED,
         _ => FAILED,
     })
 }

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::opening::{self, OpenListener, Opened};
-use super::outcome::{Bound, ReloadError, ReloadReport, StartError};
+use super::outcome::{Bound, FileFailed, ReloadError, ReloadReport, StartError};
 use super::threads::Threads;
 use crate::admin;
 use crate::clock::Clock;
@@ -21,6 +21,7 @@ use crate::primary_tracker::{
 };
 use crate::routing::{Router, RoutingSettings};
 use crate::session::{self, Command, SessionSettings, Shared};
+use crate::topology::Rest;
 
 /// A running proxy. Dropping it ends its threads and closes its sessions.
 ///
@@ -71,6 +72,8 @@ pub struct House {
 
 struct State {
     config: Config,
+    /// The files of `config.rest`, and the TLS sessions that may be resumed.
+    rest: Arc<Rest>,
     open: Vec<OpenListener>,
 }
 
@@ -85,6 +88,7 @@ impl House {
     /// # Errors
     /// See [`StartError`].
     pub async fn start(config: Config) -> Result<Self, StartError> {
+        let rest = Rest::open(config.rest.clone()).map_err(FileFailed::from)?;
         let admin_listener = config.admin.map(opening::bind_admin).transpose()?;
         let opened = opening::open_all(&config.listeners)?;
         let clock = Clock::Boot;
@@ -131,6 +135,7 @@ impl House {
             session,
             state: Mutex::new(State {
                 open: Vec::new(),
+                rest: Arc::new(rest),
                 config,
             }),
             threads,
@@ -208,12 +213,17 @@ impl House {
         let mut state = self.state();
         let changes = diff(&state.config, &config);
         let in_words = changes.in_words();
+        let rest = if state.config.rest == config.rest {
+            Arc::clone(&state.rest)
+        } else {
+            Arc::new(Rest::open(config.rest.clone()).map_err(FileFailed::from)?)
+        };
         let opened = opening::open_all(&changes.listeners_added)?;
         let orders = self
             .orders
             .try_reserve()
             .map_err(|_full_or_closed| ReloadError::Busy)?;
-        orders.send((tracker_orders(&config), obeyed));
+        orders.send((tracker_orders(&config, &rest), obeyed));
         self.routing.send_replace(config.routing.clone());
         self.session.send_replace(config.session.clone());
         self.listen(&mut state, opened);
@@ -233,6 +243,7 @@ impl House {
                 self.tell(listener.serve(Vec::new()));
             }
         }
+        state.rest = rest;
         state.config = in_effect(&state.config, config);
         Ok(ReloadReport {
             changes: in_words,
@@ -321,7 +332,10 @@ impl House {
         admin_listener: Option<TcpListener>,
     ) -> Result<(), StartError> {
         let (clock, stop) = (self.clock, self.threads.stop.clone());
-        let first = tracker_orders(&self.state().config);
+        let first = {
+            let state = self.state();
+            tracker_orders(&state.config, &state.rest)
+        };
         let (demand, metrics) = (Arc::clone(&self.demand), Arc::clone(&self.metrics));
         let progress = self.progress.clone();
         let facts = admin::Facts {
@@ -402,12 +416,13 @@ async fn serve_admin(listener: Option<TcpListener>, facts: admin::Facts, stop: C
     }
 }
 
-fn tracker_orders(config: &Config) -> Orders {
+fn tracker_orders(config: &Config, rest: &Arc<Rest>) -> Orders {
     Orders {
         nodes: config.nodes.clone(),
         health: config.health.clone(),
         source: config.source.clone(),
         tracker: config.tracker.clone(),
+        rest: Arc::clone(rest),
     }
 }
 

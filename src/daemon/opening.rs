@@ -1,9 +1,9 @@
-//! Binding what the configuration lists: all of it, or nothing.
+//! Binding and opening what the configuration lists: all of it, or nothing.
 
 use std::net::{SocketAddr, TcpListener};
 
-use super::outcome::{BindFailed, Bound};
-use crate::net::{Address, BindError, BindOptions, Socket, SocketFile, bind};
+use super::outcome::{BindFailed, Bound, FileFailed};
+use crate::net::{Address, BindError, BindOptions, FileError, Socket, SocketFile, bind};
 use crate::session::{Command, ListenerSettings};
 
 /// A listener as configured, and where it really is.
@@ -76,6 +76,12 @@ pub(super) fn bind_admin(address: SocketAddr) -> Result<TcpListener, BindFailed>
 
 impl From<BindError> for BindFailed {
     fn from(error: BindError) -> Self {
+        Self(Box::new(error))
+    }
+}
+
+impl From<FileError> for FileFailed {
+    fn from(error: FileError) -> Self {
         Self(Box::new(error))
     }
 }

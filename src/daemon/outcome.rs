@@ -17,6 +17,11 @@ pub enum Bound {
 #[error("cannot listen")]
 pub struct BindFailed(#[source] pub(super) Box<dyn std::error::Error + Send + Sync>);
 
+/// A file that the configuration names cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot use a file that the configuration names")]
+pub struct FileFailed(#[source] pub(super) Box<dyn std::error::Error + Send + Sync>);
+
 /// Why a house could not be started. All of these are for the operator to mend.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -24,6 +29,10 @@ pub enum StartError {
     /// An address is taken or not allowed.
     #[error(transparent)]
     Bind(#[from] BindFailed),
+
+    /// A certificate, key or password is missing or unusable.
+    #[error(transparent)]
+    File(#[from] FileFailed),
 
     /// The kernel gives no thread or no descriptors.
     #[error("the {thread} thread cannot start")]
@@ -42,6 +51,10 @@ pub enum ReloadError {
     /// A new listener's address is taken or not allowed.
     #[error(transparent)]
     Bind(#[from] BindFailed),
+
+    /// A certificate, key or password is missing or unusable.
+    #[error(transparent)]
+    File(#[from] FileFailed),
 
     /// The tracker has ended, or has not come to the last reloads yet.
     #[error("the tracker takes no orders now")]

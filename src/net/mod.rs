@@ -1,15 +1,19 @@
-//! Sockets without knowing what is spoken: addresses, bind, connect, names, keepalive.
+//! Sockets without knowing what is spoken: addresses, bind, connect, names, keepalive, TLS.
 
 mod address;
 mod connect;
 mod listen;
+mod named_file;
 mod names;
 mod socket;
 mod socket_file;
+mod tls;
 
 pub(crate) use address::Address;
 pub(crate) use connect::connect_any;
 pub(crate) use listen::{BindError, BindOptions, Socket, bind};
+pub(crate) use named_file::{FileError, NamedFile, Renewable};
 pub(crate) use names::{Asker, Host, at_port};
 pub(crate) use socket::{TcpLook, descriptor_limit, keepalive, nodelay, tcp_info};
 pub(crate) use socket_file::SocketFile;
+pub(crate) use tls::{ClientTls, OwnCertificate, TlsError, TlsFiles, Verify, server_name};

@@ -27,7 +27,7 @@ impl Decider {
             Ok(heard) => self.hear(at, heard, seen.sent, now),
             Err(silence) => {
                 self.records[at].hear_silence(self.failure_threshold);
-                tracing::debug!(node = %self.records[at].settings.name, %silence, "no answer");
+                self.note_silence(at, &silence);
                 CheckResult::silent
             }
         };
@@ -61,6 +61,7 @@ impl Decider {
         record.hear_answer(self.success_threshold);
         record.answered = sent;
         record.said.wrong_cluster = false;
+        record.said.needs_hands.clear();
         record.foreign = None;
         let Worth::Proves(evidence) = worth else {
             return CheckResult::silent;
@@ -208,7 +209,7 @@ impl Decider {
 }
 
 /// An error and what caused it, on one line.
-fn with_sources(silence: &Silence) -> String {
+pub(super) fn with_sources(silence: &Silence) -> String {
     let mut text = silence.to_string();
     let mut source = std::error::Error::source(silence);
     while let Some(cause) = source {

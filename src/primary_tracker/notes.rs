@@ -3,8 +3,13 @@
 use super::WhyNobody;
 use super::claims::Weighed;
 use super::decider::Decider;
+use super::hearing::with_sources;
 use super::record::Claim;
 use crate::clock::BootTime;
+use crate::topology::Silence;
+
+/// A node that is refused in more ways than these has been spoken of enough.
+const WAYS: usize = 8;
 
 impl Decider {
     pub(super) fn note_words_of_the_cluster(&mut self) {
@@ -25,6 +30,19 @@ impl Decider {
             tracing::warn!("{}", WhyNobody::StandbyCluster.in_words());
         }
         self.standby_said = standby;
+    }
+
+    /// What waits for somebody is said once, in each of its words, until the node answers; the rest mends itself.
+    pub(super) fn note_silence(&mut self, at: usize, silence: &Silence) {
+        let record = &mut self.records[at];
+        let (node, said) = (&*record.settings.name, &mut record.said.needs_hands);
+        let words = with_sources(silence);
+        if !silence.needs_hands() || said.contains(&words) || said.len() >= WAYS {
+            tracing::debug!(node, "no answer: {words}");
+            return;
+        }
+        tracing::warn!(node, "the node cannot be asked: {words}");
+        said.push(words);
     }
 
     pub(super) fn note_conflict(&mut self, weighed: Weighed, now: BootTime) {

@@ -68,8 +68,10 @@ pub(super) struct Claim {
 }
 
 /// What has been logged in an episode that still lasts.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Said {
+    /// Why it cannot be asked, in each of the words that were used.
+    pub(super) needs_hands: Vec<String>,
     pub(super) wrong_cluster: bool,
     pub(super) stale: bool,
     pub(super) lock_too_old: bool,

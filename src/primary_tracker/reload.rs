@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::{Tracker, TrackerSettings};
-use crate::topology::{HealthSettings, NodeSettings, SourceSettings};
+use crate::topology::{HealthSettings, NodeSettings, Rest, SourceSettings};
 
 /// Everything the tracker is told: at the start, and again at a reload.
 #[derive(Clone, Debug)]
@@ -15,6 +15,8 @@ pub(crate) struct Orders {
     pub(crate) health: HealthSettings,
     /// How the nodes are asked.
     pub(crate) source: SourceSettings,
+    /// How every node's REST API is reached.
+    pub(crate) rest: Arc<Rest>,
     pub(crate) tracker: TrackerSettings,
 }
 
@@ -30,8 +32,12 @@ impl Tracker {
             health.success_threshold,
             health.failure_threshold,
         );
-        self.poller
-            .reconfigure(health, orders.source, orders.tracker.lease_timeout);
+        self.poller.reconfigure(
+            health,
+            orders.source,
+            orders.rest,
+            orders.tracker.lease_timeout,
+        );
         let mut wanted: HashMap<_, _> = orders
             .nodes
             .iter()

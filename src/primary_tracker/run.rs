@@ -79,7 +79,13 @@ impl Tracker {
         progress.mark(started);
         let mut tracker = Self {
             clock,
-            poller: Poller::new(clock, orders.health.clone(), orders.source, lease),
+            poller: Poller::new(
+                clock,
+                orders.health.clone(),
+                orders.source,
+                orders.rest,
+                lease,
+            ),
             chaos: Chaos::default(),
             decider,
             demand,

@@ -8,6 +8,7 @@ mod evidence;
 mod place;
 mod poller;
 mod question;
+mod rest;
 mod settings;
 mod source;
 
@@ -19,5 +20,6 @@ pub(crate) use evidence::{Evidence, Standing, Worth, judge};
 pub(crate) use place::Place;
 pub(crate) use poller::{Heard, News, NodeId, Observation, Poller, Silence, Stands};
 pub(crate) use question::NoAnswer;
+pub(crate) use rest::{Login, Rest, RestSettings, RestTls};
 pub(crate) use settings::{HealthSettings, NodeSettings};
 pub(crate) use source::SourceSettings;

@@ -1,6 +1,7 @@
 //! Where a node is asked: which of its addresses, and for how long.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -11,6 +12,8 @@ use crate::net::{Asker, connect_any};
 /// Where one question goes, whatever is asked there. One node is one machine: the answer's address is told with it.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
+    /// The host as it is written: what its certificate must name.
+    pub(crate) name: Arc<str>,
     pub(crate) host: Asker,
     pub(crate) port: u16,
     /// Asked first: the address that answered last, so that a name with several does not flap between them.

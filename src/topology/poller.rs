@@ -10,6 +10,7 @@ use super::answer::Answer;
 use super::cadence::{LeaderInterval, Pace, Tempo};
 use super::dynamic::Dynamic;
 use super::question::{NoAnswer, Question, ask};
+use super::rest::Rest;
 use super::source::{Observe, Source, SourceSettings, Told};
 use super::{HealthSettings, NodeSettings, Place};
 use crate::clock::{BootTime, Clock};
@@ -54,6 +55,16 @@ pub(crate) enum Silence {
     Forced,
 }
 
+impl Silence {
+    /// Must somebody do something before it gets better?
+    pub(crate) fn needs_hands(&self) -> bool {
+        match self {
+            Self::NoAnswer(error) => error.needs_hands(),
+            Self::NotPatroni { .. } | Self::NoAddress { .. } | Self::Forced => false,
+        }
+    }
+}
+
 /// How a node stands, as the tracker sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stands {
@@ -79,6 +90,8 @@ pub(crate) struct Poller {
     settings: HealthSettings,
     /// How each node is asked.
     source: SourceSettings,
+    /// One for all nodes: its files are looked at once for each question, and not in each node's way.
+    rest: Arc<Rest>,
     leader_interval: LeaderInterval,
     nodes: Vec<Asked>,
     under_way: JoinSet<Done>,
@@ -124,12 +137,14 @@ impl Poller {
         clock: Clock,
         settings: HealthSettings,
         source: SourceSettings,
+        rest: Arc<Rest>,
         lease_timeout: Duration,
     ) -> Self {
         Self {
             clock,
             settings,
             source,
+            rest,
             leader_interval: LeaderInterval(lease_timeout / 3),
             nodes: Vec::new(),
             under_way: JoinSet::new(),
@@ -140,14 +155,16 @@ impl Poller {
         &mut self,
         settings: HealthSettings,
         source: SourceSettings,
+        rest: Arc<Rest>,
         lease_timeout: Duration,
     ) {
-        if source != self.source {
+        if source != self.source || !Arc::ptr_eq(&rest, &self.rest) {
             for node in &mut self.nodes {
-                node.source = Source::new(&source, self.clock);
+                node.source = Source::new(&source, &rest, self.clock);
             }
         }
         self.source = source;
+        self.rest = rest;
         self.settings = settings;
         self.leader_interval = LeaderInterval(lease_timeout / 3);
     }
@@ -161,7 +178,7 @@ impl Poller {
             .map(|_| Host::new(&settings.host));
         self.nodes.push(Asked {
             id,
-            source: Source::new(&self.source, self.clock),
+            source: Source::new(&self.source, &self.rest, self.clock),
             settings,
             host,
             postgres,
@@ -219,10 +236,11 @@ impl Poller {
     /// Asks a node for the cluster's dynamic configuration. Its absence is no news.
     pub(crate) fn ask_dynamic(&mut self, id: NodeId) {
         let (clock, limit) = (self.clock, self.settings.check_timeout);
+        let rest = Arc::clone(&self.rest);
         if let Some(node) = self.node(id) {
             let (place, path) = (node.place(limit), "/config");
             self.under_way.spawn(async move {
-                let said = ask(Question { place, path }, clock).await.ok();
+                let said = ask(Question { place, rest, path }, clock).await.ok();
                 let said = said.filter(|r| r.status == 200);
                 Done::Dynamic(said.and_then(|r| Dynamic::read(&r.body)))
             });
@@ -324,7 +342,9 @@ impl Poller {
 
 impl Asked {
     fn place(&self, limit: Duration) -> Place {
+        let written = self.settings.rest_host.as_ref();
         Place {
+            name: Arc::clone(written.unwrap_or(&self.settings.host)),
             host: self.host.asker(),
             port: self.settings.rest_port,
             prefer: self.answered,

@@ -2,25 +2,31 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
-use hyper::header::{CONNECTION, DATE, HOST};
+use hyper::header::{AUTHORIZATION, CONNECTION, DATE, HOST, HeaderValue};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Place;
+use super::rest::{Login, Rest};
 use crate::clock::Clock;
-use crate::net::at_port;
+use crate::net::{TlsError, at_port};
 
 /// An answer larger than this is not Patroni's.
 const LARGEST_BODY: usize = 1024 * 1024;
+/// For the close after an answer, which nobody waits for.
+const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Whom to ask and what.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     pub(crate) place: Place,
+    pub(crate) rest: Arc<Rest>,
     pub(crate) path: &'static str,
 }
 
@@ -32,7 +38,7 @@ pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) date: Option<String>,
     pub(crate) body: Bytes,
-    /// The node's own time: from the request's last byte to the answer's last, connecting left out.
+    /// The node's own time: from the request's last byte to the answer's last, connection and handshake left out.
     pub(crate) own_time: Duration,
 }
 
@@ -45,11 +51,39 @@ pub(crate) enum NoAnswer {
     #[error("connection failed")]
     Connect { source: io::Error },
 
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+
+    #[error("no certificate can name the host {host:?}; set rest.server_name")]
+    NoName { host: Arc<str> },
+
+    /// Not Patroni's, which asks for no login to read: a gateway's in front of it.
+    #[error("answered 401, {}", match login {
+        Some(login) => format!(
+            "it does not accept the user {:?} with the password of {}", login.username, login.password
+        ),
+        None => "it wants a login and none is configured (rest.username, rest.password_file)".to_owned(),
+    })]
+    TurnedAway { login: Option<Login> },
+
     #[error("the connection broke before the answer was whole")]
     Broken { source: hyper::Error },
 
     #[error("the answer is larger than {LARGEST_BODY} bytes")]
     TooLarge,
+}
+
+impl NoAnswer {
+    /// Must somebody do something before it gets better?
+    pub(crate) fn needs_hands(&self) -> bool {
+        match self {
+            Self::Tls(error) => error.needs_hands(),
+            Self::NoName { .. } | Self::TurnedAway { .. } => true,
+            Self::TimedOut { .. } | Self::Connect { .. } | Self::Broken { .. } | Self::TooLarge => {
+                false
+            }
+        }
+    }
 }
 
 /// Asks. The connection is made for this question and closed after it: Patroni serves with a handful of threads
@@ -67,8 +101,30 @@ pub(crate) async fn ask(mut question: Question, clock: Clock) -> Result<Reply, N
 
 async fn exchange(question: &mut Question, clock: Clock) -> Result<Reply, NoAnswer> {
     let (stream, peer) = question.place.connect().await?;
-    let asked = clock.now();
-    let (status, date, body) = get(stream, peer, question.path).await?;
+    let rest = &question.rest;
+    let words = Words {
+        path: question.path,
+        peer,
+        authorization: rest.authorization(),
+    };
+    let (asked, answer) = match rest.tls() {
+        None => (clock.now(), get(stream, words).await?),
+        Some(tls) => {
+            let stream = rest
+                .handshake(tls, stream, peer, &question.place.name)
+                .await?;
+            let asked = clock.now();
+            let answer = get(stream, words).await.map_err(|error| {
+                let refused = tls.explain(&error, peer);
+                refused.map_or(error, NoAnswer::Tls)
+            })?;
+            (asked, answer)
+        }
+    };
+    let (status, date, body) = answer;
+    if status == 401 {
+        return Err(rest.turned_away());
+    }
     Ok(Reply {
         from: at_port(peer, 0),
         status,
@@ -78,24 +134,35 @@ async fn exchange(question: &mut Question, clock: Clock) -> Result<Reply, NoAnsw
     })
 }
 
-/// The write side stays open until the answer is there: Patroni takes a half-closed connection for a gone peer.
-async fn get(
-    stream: tokio::net::TcpStream,
+/// What is said to a node.
+struct Words {
+    path: &'static str,
     peer: SocketAddr,
-    path: &str,
-) -> Result<(u16, Option<String>, Bytes), NoAnswer> {
+    authorization: Option<HeaderValue>,
+}
+
+/// The write side stays open until the answer is there: Patroni takes a half-closed connection for a gone peer. In
+/// TLS it then waits for our close with one of its few threads, so the connection is driven to its end; the answer
+/// does not wait for that.
+async fn get<S>(stream: S, words: Words) -> Result<(u16, Option<String>, Bytes), NoAnswer>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let broken = |source| NoAnswer::Broken { source };
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
         .map_err(broken)?;
-    let _driver = AbortOnDropHandle::new(tokio::spawn(connection));
-    let request = hyper::Request::get(path)
-        .header(HOST, peer.to_string())
+    let driver = AbortOnDropHandle::new(tokio::spawn(connection));
+    let request = hyper::Request::get(words.path)
+        .header(HOST, words.peer.to_string())
         .header(CONNECTION, "close")
         .body(Empty::<Bytes>::new());
-    let Ok(request) = request else {
+    let Ok(mut request) = request else {
         unreachable!("a constant path and an address make a valid request")
     };
+    if let Some(login) = words.authorization {
+        request.headers_mut().insert(AUTHORIZATION, login);
+    }
     let answer = sender.send_request(request).await.map_err(broken)?;
     let status = answer.status().as_u16();
     let date = answer
@@ -113,5 +180,7 @@ async fn get(
                 NoAnswer::TooLarge
             }
         })?;
+    drop(sender);
+    tokio::spawn(tokio::time::timeout(GOODBYE, driver));
     Ok((status, date, body.to_bytes()))
 }

@@ -1,10 +1,12 @@
 //! How a node is asked: the one door for everything that can prove who leads.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::answer::Answer;
 use super::question::{Question, ask};
+use super::rest::Rest;
 use super::{NoAnswer, Place, Silence};
 use crate::clock::Clock;
 
@@ -42,9 +44,12 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    pub(crate) fn new(settings: &SourceSettings, clock: Clock) -> Self {
+    pub(crate) fn new(settings: &SourceSettings, rest: &Arc<Rest>, clock: Clock) -> Self {
         match settings {
-            SourceSettings::Check => Self::Check(Check { clock }),
+            SourceSettings::Check => Self::Check(Check {
+                rest: Arc::clone(rest),
+                clock,
+            }),
         }
     }
 }
@@ -60,13 +65,15 @@ impl Observe for Source {
 /// Asks a node's Patroni.
 #[derive(Clone, Debug)]
 pub(crate) struct Check {
+    rest: Arc<Rest>,
     clock: Clock,
 }
 
 impl Observe for Check {
     async fn observe(&self, place: Place) -> Result<Told, NoAnswer> {
         let path = "/primary";
-        let reply = ask(Question { place, path }, self.clock).await?;
+        let rest = Arc::clone(&self.rest);
+        let reply = ask(Question { place, rest, path }, self.clock).await?;
         let status = reply.status;
         Ok(Told {
             from: reply.from,

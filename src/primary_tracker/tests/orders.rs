@@ -12,7 +12,10 @@ use crate::primary_tracker::run::Tracker;
 use crate::primary_tracker::{
     Demand, Fault, Order, Orders, Picture, Progress, Refused, TrackerSettings, WhyNobody,
 };
-use crate::topology::{Answer, HealthSettings, Heard, NodeId, NodeSettings, Observation};
+use crate::topology::{
+    Answer, HealthSettings, Heard, NodeId, NodeSettings, Observation, Rest, RestSettings,
+    SourceSettings,
+};
 
 /// A tracker that is told what its nodes say, and what it publishes.
 struct Desk {
@@ -103,6 +106,8 @@ fn orders(nodes: &[NodeSettings]) -> Orders {
     Orders {
         nodes: nodes.to_vec(),
         health: HealthSettings::default(),
+        source: SourceSettings::default(),
+        rest: Arc::new(Rest::open(RestSettings::default()).unwrap()),
         tracker: TrackerSettings::default(),
     }
 }
