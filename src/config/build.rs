@@ -10,7 +10,7 @@ use super::error::Problem;
 use super::file::{File, Listener, Node};
 use super::rest;
 use super::value::Text;
-use crate::net::Address;
+use crate::net::{Address, canonical};
 use crate::primary_tracker::TrackerSettings;
 use crate::routing::{Route, RoutingSettings};
 use crate::session::{ListenerSettings, SessionSettings};
@@ -243,7 +243,7 @@ fn nodes(file: &File, left: &BTreeSet<String>) -> Result<Vec<NodeSettings>, Prob
         let host = host(&one.host, &format!("{key}.host"), left)?;
         let canonical = host
             .filter(|_| !left.contains(&format!("{key}.port")))
-            .map(|host| (address::canonical(host), one.port.0));
+            .map(|host| (canonical(host), one.port.0));
         if canonical.is_some()
             && let Some(other) = addresses.iter().position(|other| *other == canonical)
         {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Config, address};
-use crate::net::Address;
+use super::Config;
+use crate::net::{Address, canonical};
 
 /// Patroni's own defaults, where the cluster was not asked.
 const TTL: Duration = Duration::from_secs(30);
@@ -86,7 +86,7 @@ impl Config {
         let mut asked = Vec::new();
         for node in &self.nodes {
             let host = node.rest_host.as_ref().unwrap_or(&node.host);
-            let place = (address::canonical(host), node.rest_port);
+            let place = (canonical(host), node.rest_port);
             match asked.iter().find(|(other, _)| *other == place) {
                 Some((_, other)) => doubts.push(format!(
                     "nodes {other} and {} are both asked at {host} port {}: neither can be told to lead (rest_host, rest_port)",

@@ -18,6 +18,14 @@ pub(crate) fn at_port(mut addr: SocketAddr, port: u16) -> SocketAddr {
     addr
 }
 
+/// The form in which two spellings of one host are equal.
+pub(crate) fn canonical(host: &str) -> String {
+    host.parse::<IpAddr>().map_or_else(
+        |_| host.trim_end_matches('.').to_lowercase(),
+        |ip| ip.to_canonical().to_string(),
+    )
+}
+
 /// A host as configured.
 #[derive(Debug)]
 pub(crate) enum Host {
@@ -130,6 +138,14 @@ fn publish_found(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_spellings_of_one_host_are_equal() {
+        assert_eq!(canonical("PG1.Example.com."), canonical("pg1.example.com"));
+        assert_eq!(canonical("2001:DB8:0:0::1"), canonical("2001:db8::1"));
+        assert_eq!(canonical("::ffff:10.0.0.1"), canonical("10.0.0.1"));
+        assert_ne!(canonical("pg1"), canonical("pg2"));
+    }
 
     #[tokio::test]
     async fn literals_need_no_lookup() {

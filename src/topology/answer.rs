@@ -103,10 +103,7 @@ impl Answer {
             status,
             role,
             state,
-            timeline: said
-                .number("timeline")
-                .and_then(|t| u32::try_from(t).ok())
-                .filter(|t| *t > 0),
+            timeline: said.timeline(),
             system_identifier: said.identifier(),
             scope: said
                 .object("patroni")
@@ -141,12 +138,13 @@ impl Answer {
 
 /// A word longer than this is no word of Patroni's, and would only fill logs.
 const LONGEST_WORD: usize = 64;
+const LONGEST_TEXT: usize = 512;
 
 /// The members of an object, each read when it is asked for: one that cannot be read hides no other.
-struct Members<'a>(HashMap<Cow<'a, str>, &'a RawValue>);
+pub(super) struct Members<'a>(HashMap<Cow<'a, str>, &'a RawValue>);
 
 impl<'a> Members<'a> {
-    fn read(text: &'a str) -> Option<Self> {
+    pub(super) fn read(text: &'a str) -> Option<Self> {
         serde_json::from_str(text).ok().map(Self)
     }
 
@@ -158,14 +156,34 @@ impl<'a> Members<'a> {
         Self::read(self.0.get(key)?.get())
     }
 
-    fn word(&self, key: &str) -> Option<String> {
+    pub(super) fn word(&self, key: &str) -> Option<String> {
+        self.text(key).filter(|word| word.len() <= LONGEST_WORD)
+    }
+
+    /// For addresses, which may be longer than words.
+    pub(super) fn text(&self, key: &str) -> Option<String> {
         match self.value(key)? {
-            Value::String(word) if !word.is_empty() && word.len() <= LONGEST_WORD => Some(word),
+            Value::String(text) if !text.is_empty() && text.len() <= LONGEST_TEXT => Some(text),
             _ => None,
         }
     }
 
-    fn number(&self, key: &str) -> Option<u64> {
+    /// The objects of a list; what is no object is left out.
+    pub(super) fn objects(&self, key: &str) -> Vec<Members<'a>> {
+        let list = self.0.get(key).map(|list| serde_json::from_str(list.get()));
+        let list: Vec<&'a RawValue> = list.and_then(Result::ok).unwrap_or_default();
+        list.iter()
+            .filter_map(|one| Members::read(one.get()))
+            .collect()
+    }
+
+    pub(super) fn timeline(&self) -> Option<u32> {
+        self.number("timeline")
+            .and_then(|t| u32::try_from(t).ok())
+            .filter(|t| *t > 0)
+    }
+
+    pub(super) fn number(&self, key: &str) -> Option<u64> {
         let value = self.value(key)?;
         value.as_u64().or_else(|| {
             #[allow(

@@ -11,6 +11,10 @@ mod question;
 mod rest;
 mod settings;
 mod source;
+#[allow(dead_code, reason = "the provider and the witness follow")]
+mod url;
+#[allow(dead_code, reason = "the provider and the witness follow")]
+mod view;
 
 pub(crate) use answer::{Answer, Role};
 pub(crate) use cadence::Pace;
@@ -23,3 +27,7 @@ pub(crate) use question::NoAnswer;
 pub(crate) use rest::{Login, Rest, RestSettings, RestTls};
 pub(crate) use settings::{HealthSettings, NodeSettings};
 pub(crate) use source::SourceSettings;
+#[allow(unused_imports, reason = "as above")]
+pub(crate) use url::RestUrl;
+#[allow(unused_imports, reason = "as above")]
+pub(crate) use view::{Member, View};
