@@ -22,12 +22,14 @@ use super::{
         client::{self, Outcome},
         http,
         observer::Observer,
-        proxy,
+        poll, proxy,
     },
 };
 
 const PROXIES: usize = 200;
 const KILLS: usize = 5;
+/// Patroni's default ttl is 30 s.
+const LONGEST_TTL: Duration = Duration::from_secs(60);
 /// What Patroni's log says when its HA loop took longer than loop_wait.
 const LATE: &str = "Loop time exceeded";
 
@@ -40,6 +42,7 @@ pub fn measure(table: &mut Table) -> Result<(), Box<dyn Error>> {
         .collect::<Result<_, _>>()?;
 
     let answers_alone = calm.stop();
+    lab.wait_healthy()?;
 
     let runtime = Runtime::new()?;
     let fleet = runtime.block_on(Fleet::start(&lab))?;
@@ -94,29 +97,23 @@ pub fn measure(table: &mut Table) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The leader's machine dies and its lock runs out; gives the time from the free key to the heir's word.
+/// The leader's machine dies and its lock runs out by its own ttl; gives the time from the free key to the heir's word.
 fn kill(lab: &Lab, meanwhile: impl FnOnce() -> Result<(), LabError>) -> Result<Duration, LabError> {
     let old = lab.wait_healthy()?;
     let observer = Observer::every(lab, Duration::from_millis(50));
     let began = Instant::now();
     lab.kill(old);
     let (free, met) = thread::scope(|scope| {
-        let expire = scope.spawn(|| {
-            // The crowd is there by then.
-            thread::sleep(Duration::from_secs(2));
-            lab.dcs_expire()?;
-            Ok(Instant::now())
+        let free = scope.spawn(|| {
+            poll(LONGEST_TTL, Duration::from_millis(10), || {
+                lab.dcs_is_free().is_ok_and(|free| free).then(Instant::now)
+            })
         });
         let met = meanwhile();
-        (
-            expire
-                .join()
-                .unwrap_or_else(|_| Err(LabError::Refused("etcd".into()))),
-            met,
-        )
+        (free.join().unwrap_or(None), met)
     });
     met?;
-    let free = free?;
+    let free = free.ok_or_else(|| LabError::Refused("the lock of a dead leader stays".into()))?;
     let heir = lab.wait("new leader", Duration::from_secs(60), || {
         observer.first_writable(began, Some(old))
     })?;

@@ -42,7 +42,7 @@ impl Tracker {
 
     fn unpin(&mut self) {
         self.decider.unpin();
-        self.poller.want_all(self.clock.now());
+        self.poller.doubt(self.clock.now());
     }
 
     fn play(&mut self, fault: Fault) -> Result<(), Refused> {
@@ -61,7 +61,7 @@ impl Tracker {
             }
             Fault::Reset => {
                 self.chaos.reset();
-                self.poller.want_all(self.clock.now());
+                self.poller.doubt(self.clock.now());
             }
         }
         Ok(())

@@ -56,7 +56,7 @@ impl Tracker {
 
     pub(super) fn enter_or_leave_doubt(&mut self, doubt: bool, now: BootTime) {
         if doubt && !self.in_doubt {
-            self.poller.want_all(now);
+            self.poller.doubt(now);
         }
         self.in_doubt = doubt;
         if let Some(reign) = self.decider.reign.as_ref().filter(|_| !doubt)

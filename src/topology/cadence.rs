@@ -5,11 +5,13 @@ use std::time::Duration;
 use super::HealthSettings;
 use crate::clock::BootTime;
 
-/// Two hundred proxies in the same doubt must not slow a Patroni: a question costs it about 0.45 ms of CPU in the
+/// Two hundred proxies in the same doubt must not slow a Patroni: a question costs it about 0.7 ms of CPU in the
 /// process that keeps its lock, so an interval is never shorter than this many times the node's own answer time …
-const BRAKE: u32 = 25;
+const BRAKE: u32 = 50;
 /// … up to here.
 const BRAKE_MOST: Duration = Duration::from_secs(1);
+/// The first interval of a doubt is as long as so many fast ones, the next half as long, and so on down to one.
+const RAMP: u32 = 5;
 /// So many fast questions a node, then they slow down.
 const FAST_QUESTIONS: u32 = 40;
 const SLOW_WHILE_HELD: Duration = Duration::from_millis(500);
@@ -40,11 +42,12 @@ pub(crate) struct Tempo {
     pub(crate) under_way: Vec<BootTime>,
     /// Answer time, smoothed; `None` before the first answer.
     pub(crate) usual: Option<Duration>,
-    /// The node's own time for its last answer, and for the one before.
+    /// The node's own time for an answer, smoothed.
     pub(crate) own_time: Duration,
-    own_time_before: Option<Duration>,
     /// Fast questions since the last fact.
     pub(crate) fast: u32,
+    /// How many fast intervals the next one is as long as, while a doubt is young.
+    ramp: u32,
     /// The last interval, once the fast ones are used up.
     pub(crate) slowed: Option<Duration>,
     /// Answers, but is not up yet.
@@ -77,7 +80,7 @@ impl Tempo {
         if !pace.held && !pace.in_use {
             s.active_interval
         } else if pace.lock_ends || self.fast < FAST_QUESTIONS {
-            s.fast_interval
+            s.fast_interval * self.ramp.max(1)
         } else {
             let slowest = if pace.held { SLOW_WHILE_HELD } else { SLOW };
             self.slowed
@@ -86,13 +89,10 @@ impl Tempo {
         }
     }
 
-    /// Of the last two answers the quicker one counts: in an election Patroni's HA loop holds up single answers by
-    /// 10 to 20 ms, just when the new leader is to be found; a Patroni that is drowning is slow twice in a row.
+    /// The smoothed time counts: in an election Patroni's HA loop holds up single answers by 10 to 20 ms, just when the
+    /// new leader is to be found; a Patroni that is drowning is slow again and again.
     fn brake(&self) -> Duration {
-        let own_time = self
-            .own_time_before
-            .map_or(self.own_time, |before| before.min(self.own_time));
-        (own_time * BRAKE).min(BRAKE_MOST)
+        (self.own_time * BRAKE).min(BRAKE_MOST)
     }
 
     /// A second question may start when the first is older than this.
@@ -141,6 +141,7 @@ impl Tempo {
                 self.slowed = Some(self.in_doubt(pace, s));
             }
         }
+        self.ramp /= 2;
         self.last_sent = Some(now);
         self.under_way.push(now);
         self.wanted = None;
@@ -152,8 +153,10 @@ impl Tempo {
             self.under_way.remove(at);
         }
         if let Some((whole, own)) = took {
-            self.own_time_before = self.usual.map(|_| self.own_time);
-            self.own_time = own;
+            self.own_time = match self.usual {
+                None => own,
+                Some(_) => (self.own_time * 7 + own) / 8,
+            };
             self.usual = Some(match self.usual {
                 None => whole,
                 Some(usual) => (usual * 7 + whole) / 8,
@@ -170,6 +173,15 @@ impl Tempo {
     pub(crate) fn fact(&mut self) {
         self.fast = 0;
         self.slowed = None;
+    }
+
+    /// A doubt begins. Whatever makes one proxy doubt makes a whole fleet doubt in the same moment: each takes its own
+    /// `share` (0 to 1) of the time for its first question, and only the present leader, whose word the doubt is about,
+    /// is asked fast from the first one on. The others have nothing to say before they had time for an election.
+    pub(crate) fn doubt(&mut self, since: BootTime, s: &HealthSettings, share: f32) {
+        let intervals = if self.leads { 1 } else { RAMP };
+        self.ramp = intervals;
+        self.want(since, since + (s.fast_interval * intervals).mul_f32(share));
     }
 
     /// Wants an answer to a question sent not before `since`: the one under way may do. It is asked at `from`.
@@ -304,7 +316,7 @@ mod tests {
             ..Pace::default()
         };
         let mut slow = asked();
-        slow.own_time = ms(20);
+        slow.own_time = ms(10);
         assert_eq!(due(&slow, pace), Some(ms(550)));
         slow.wanted = Some(T0);
         assert_eq!(due(&slow, pace), Some(ms(550)));
@@ -313,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn one_slow_answer_is_not_a_slow_node_but_two_are() {
+    fn one_slow_answer_is_not_a_slow_node_but_several_are() {
         let pace = Pace {
             doubt: true,
             held: true,
@@ -324,11 +336,37 @@ mod tests {
             node.ended(T0, Some((ms(own), ms(own))));
             due(&node, pace).unwrap()
         };
-        assert_eq!(answers_in(40), ms(1100), "the first ever");
-        assert_eq!(answers_in(2), ms(100));
-        assert_eq!(answers_in(20), ms(100));
-        assert_eq!(answers_in(20), ms(550));
-        assert_eq!(answers_in(2), ms(100));
+        assert_eq!(answers_in(1), ms(100));
+        assert!(answers_in(20) < ms(200));
+        assert!(answers_in(1) < ms(200));
+        for _ in 0..12 {
+            answers_in(20);
+        }
+        assert!(answers_in(20) > ms(800));
+    }
+
+    #[test]
+    fn a_young_doubt_asks_the_leader_fast_and_the_others_ever_faster() {
+        let pace = Pace {
+            doubt: true,
+            held: true,
+            ..Pace::default()
+        };
+        let s = HealthSettings::default();
+        let intervals = |leads| -> Vec<u64> {
+            let mut node = Tempo { leads, ..asked() };
+            node.doubt(T0, &s, 1.0);
+            let mut intervals = Vec::new();
+            for _ in 0..4 {
+                intervals.push(u64::try_from(due(&node, pace).unwrap().as_millis()).unwrap());
+                node.last_sent = Some(T0);
+                node.sent(T0, pace, &s);
+                node.ended(T0, None);
+            }
+            intervals
+        };
+        assert_eq!(intervals(true), [100, 100, 100, 100]);
+        assert_eq!(intervals(false), [500, 200, 100, 100]);
     }
 
     #[test]

@@ -208,12 +208,10 @@ impl Poller {
         self.nodes.iter_mut().for_each(|node| node.tempo.fact());
     }
 
-    /// Every node is to answer a question sent not before `since`. Whatever makes one proxy doubt makes a whole fleet
-    /// doubt in the same moment, so each takes its own share of one fast interval.
-    pub(crate) fn want_all(&mut self, since: BootTime) {
+    /// A doubt begins: every node is to answer a question sent not before `since`.
+    pub(crate) fn doubt(&mut self, since: BootTime) {
         for node in &mut self.nodes {
-            let share = self.settings.fast_interval.mul_f32(node.jitter);
-            node.tempo.want(since, since + share);
+            node.tempo.doubt(since, &self.settings, node.jitter);
         }
     }
 

@@ -128,6 +128,12 @@ impl Lab {
         Ok(gone["deleted"] == "1")
     }
 
+    /// Whether nobody holds the leader's lock.
+    pub fn dcs_is_free(&self) -> Result<bool, LabError> {
+        let found = self.etcd("range", "leader").map_err(LabError::io("etcd"))?;
+        Ok(found["count"].as_str().is_none_or(|count| count == "0"))
+    }
+
     /// Ends etcd; `start_dcs` brings it back with what it knew.
     pub fn stop_dcs(&self) {
         let folder = self.home.path.join("dcs");
