@@ -6,6 +6,7 @@ mod fakes;
 
 mod process {
     mod daemon;
+    mod doctor;
     mod ending;
     mod logging;
     mod reloading;

@@ -10,7 +10,7 @@ use hyper::header::HeaderValue;
 
 use super::outcome::StartError;
 use super::run::{self, Failure, Source};
-use super::{line, logs};
+use super::{doctor, line, logs};
 use crate::{Config, ConfigError, admin};
 
 /// Something went wrong while running.
@@ -42,6 +42,14 @@ enum Verb {
     },
     /// Print nodes, leader, lease and sessions of the running proxy
     Status(StatusArgs),
+    /// Try from this host what usually goes wrong, and say what to do first
+    Doctor {
+        #[arg(long, short, value_name = "FILE")]
+        config: PathBuf,
+        /// Print the checks as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Print the version
     Version,
 }
@@ -101,6 +109,7 @@ pub fn main() -> ExitCode {
         Verb::Run(args) => start(args),
         Verb::Check { config } => check(&config),
         Verb::Status(args) => status(&args),
+        Verb::Doctor { config, json } => doctor(&config, json),
         Verb::Version => {
             println!("helios-proxy {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
@@ -182,6 +191,24 @@ fn status(args: &StatusArgs) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(words) => {
             eprintln!("helios-proxy: {words}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn doctor(file: &Path, json: bool) -> ExitCode {
+    let config = match Config::load(file) {
+        Ok(config) => config,
+        Err(error) => return misused(&chain(&error)),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    match runtime.map(|runtime| runtime.block_on(doctor::run(&config, json))) {
+        Ok(false) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::from(FAILED),
+        Err(error) => {
+            eprintln!("helios-proxy: {error}");
             ExitCode::from(FAILED)
         }
     }

@@ -2,6 +2,7 @@
 
 mod alarm;
 pub mod cli;
+mod doctor;
 pub mod house;
 mod limits;
 mod line;

@@ -133,7 +133,7 @@ fn freebind(socket: &RawSocket, address: SocketAddr) -> io::Result<()> {
 
 /// Asks the kernel by binding a second socket the strict way: that needs no netlink, which a unit's
 /// `RestrictAddressFamilies` may forbid.
-fn is_unassigned(address: SocketAddr) -> bool {
+pub(crate) fn is_unassigned(address: SocketAddr) -> bool {
     let mut probe = address;
     probe.set_port(0);
     let bound = tcp_socket(probe).and_then(|socket| socket.bind(&SockAddr::from(probe)));

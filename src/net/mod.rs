@@ -11,7 +11,7 @@ mod tls;
 
 pub(crate) use address::Address;
 pub(crate) use connect::connect_any;
-pub(crate) use listen::{BindError, BindOptions, Socket, bind};
+pub(crate) use listen::{BindError, BindOptions, Socket, bind, is_unassigned};
 pub(crate) use named_file::{FileError, NamedFile, Renewable};
 pub(crate) use names::{Asker, Host, at_port, canonical};
 pub(crate) use socket::{TcpLook, descriptor_limit, keepalive, nodelay, tcp_info};

@@ -23,7 +23,7 @@ pub(crate) use dynamic::Dynamic;
 pub(crate) use evidence::{Evidence, Standing, Worth, judge};
 pub(crate) use place::Place;
 pub(crate) use poller::{Heard, News, NodeId, Observation, Poller, Silence, Stands};
-pub(crate) use question::NoAnswer;
+pub(crate) use question::{NoAnswer, Question, Reply, ask};
 pub(crate) use rest::{Login, Rest, RestSettings, RestTls};
 pub(crate) use settings::{HealthSettings, NodeSettings};
 pub(crate) use source::SourceSettings;

@@ -16,6 +16,8 @@ pub struct Answer {
     /// Before the first byte.
     pub(super) delay: Duration,
     pub(super) manner: Manner,
+    /// Of its `Date`, in seconds ahead of the truth.
+    clock: i64,
 }
 
 #[derive(Clone, Debug)]
@@ -56,6 +58,7 @@ impl Answer {
             content: Content::Of(Box::new(body)),
             delay: Duration::ZERO,
             manner: Manner::Plain,
+            clock: 0,
         }
     }
 
@@ -65,6 +68,7 @@ impl Answer {
             content: Content::Bytes(body.into()),
             delay: Duration::ZERO,
             manner: Manner::Plain,
+            clock: 0,
         }
     }
 
@@ -101,6 +105,12 @@ impl Answer {
         self
     }
 
+    /// From a node whose clock is so many seconds ahead.
+    pub fn clock_off_by(mut self, seconds: i64) -> Self {
+        self.clock = seconds;
+        self
+    }
+
     pub fn chunked(self) -> Self {
         self.manner(Manner::Chunked)
     }
@@ -124,7 +134,7 @@ pub(super) async fn send(stream: &mut TcpStream, answer: Answer) -> io::Result<(
     let status = format!("{} {}", answer.status, reason(answer.status));
     let common = format!(
         "Server: BaseHTTP/0.6 Python/3.11.2\r\nDate: {}\r\nContent-Type: application/json\r\n",
-        httpdate::fmt_http_date(SystemTime::now()),
+        httpdate::fmt_http_date(off_by(answer.clock)),
     );
     let body = match &answer.content {
         Content::Of(body) => body.render(),
@@ -175,6 +185,14 @@ pub(super) async fn send(stream: &mut TcpStream, answer: Answer) -> io::Result<(
             stream.write_all(head.as_bytes()).await
         }
         Manner::Hang | Manner::Reset | Manner::Close => Ok(()),
+    }
+}
+
+fn off_by(seconds: i64) -> SystemTime {
+    let off = Duration::from_secs(seconds.unsigned_abs());
+    match seconds {
+        0.. => SystemTime::now() + off,
+        _ => SystemTime::now() - off,
     }
 }
 

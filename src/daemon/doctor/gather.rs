@@ -1,0 +1,247 @@
+//! Finds things out, everything at once and in bounded time. Judges nothing.
+
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+
+use super::facts::{
+    ClusterFacts, Facts, Failure, FailureKind, HostFacts, ListenerFacts, MaxConnections, NodeFacts,
+    RestFacts,
+};
+use super::postgres;
+use crate::Config;
+use crate::clock::Clock;
+use crate::daemon::limits;
+use crate::net::{Address, Host, at_port, is_unassigned};
+use crate::topology::{Answer, Dynamic, NoAnswer, NodeSettings, Question, Reply, ask};
+
+/// However patient the configuration is: a person waits.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(super) async fn gather(config: &Config) -> Facts {
+    let mut asking = tokio::task::JoinSet::new();
+    for (place, node) in config.nodes.iter().cloned().enumerate() {
+        let rest_limit = config.health.check_timeout.min(PATIENCE);
+        let dial_limit = config.session.connect_timeout.min(PATIENCE);
+        asking.spawn(async move { (place, look_at(&node, rest_limit, dial_limit).await) });
+    }
+    let mut found = asking.join_all().await;
+    found.sort_by_key(|(place, _)| *place);
+    let nodes: Vec<_> = found.into_iter().map(|(_, node)| node).collect();
+    let leads = |node: &&NodeFacts| node.rest.as_ref().is_ok_and(|rest| rest.status == 200);
+    let leader = nodes.iter().find(leads).and_then(|node| node.dynamic);
+    Facts {
+        cluster: leader.or_else(|| nodes.iter().find_map(|node| node.dynamic)),
+        nodes,
+        here: here(config),
+    }
+}
+
+async fn look_at(node: &NodeSettings, rest_limit: Duration, dial_limit: Duration) -> NodeFacts {
+    let rest_host = node.rest_host.as_ref().unwrap_or(&node.host);
+    let (rest, dynamic, server, own, other) = tokio::join!(
+        rest(rest_host, node.rest_port, rest_limit),
+        dynamic(rest_host, node.rest_port, rest_limit),
+        look_up(&node.host, dial_limit),
+        look_up(&node.host, dial_limit),
+        look_up(rest_host, dial_limit),
+    );
+    let postgres = match server {
+        Ok(addresses) => {
+            let at: Vec<_> = addresses.iter().map(|a| at_port(*a, node.port)).collect();
+            postgres::probe(&at, dial_limit).await
+        }
+        Err(words) => Err(Failure {
+            kind: FailureKind::NoAddress,
+            words,
+        }),
+    };
+    let mut lookups = vec![(node.host.to_string(), own)];
+    if *rest_host != node.host {
+        lookups.push((rest_host.to_string(), other));
+    }
+    NodeFacts {
+        name: node.name.to_string(),
+        rest_at: join(rest_host, node.rest_port),
+        postgres_at: node.address(),
+        lookups,
+        rest,
+        postgres,
+        dynamic,
+    }
+}
+
+fn join(host: &str, port: u16) -> String {
+    match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    }
+}
+
+async fn look_up(host: &str, limit: Duration) -> Result<Vec<SocketAddr>, String> {
+    match tokio::time::timeout(limit, tokio::net::lookup_host((host, 0))).await {
+        Ok(Ok(found)) => Ok(found.collect()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_late) => Err(format!("no answer from the name servers within {limit:?}")),
+    }
+}
+
+async fn question(
+    host: &str,
+    port: u16,
+    path: &'static str,
+    limit: Duration,
+) -> Result<Reply, NoAnswer> {
+    let host = Host::new(host);
+    let question = Question {
+        host: host.asker(),
+        port,
+        prefer: None,
+        only: false,
+        path,
+        limit,
+    };
+    ask(question, Clock::Boot).await
+}
+
+/// The daemon's own question.
+async fn rest(host: &str, port: u16, limit: Duration) -> Result<RestFacts, Failure> {
+    let (sent, began) = (SystemTime::now(), Clock::Boot.now());
+    let reply = question(host, port, "/primary", limit).await;
+    let (received, took) = (SystemTime::now(), Clock::Boot.now().saturating_sub(began));
+    let reply = reply.map_err(|error| failure(&error))?;
+    let answer = Answer::read(reply.status, reply.date.as_deref(), &reply.body);
+    let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+    let patroni = |key: &str| body["patroni"][key].as_str().map(str::to_owned);
+    Ok(RestFacts {
+        took,
+        status: reply.status,
+        ahead_ms: answer
+            .as_ref()
+            .and_then(|said| said.date)
+            .map(|date| ahead_ms(date, millis(sent), millis(received))),
+        answer,
+        member: patroni("name"),
+        version: patroni("version"),
+    })
+}
+
+fn failure(error: &NoAnswer) -> Failure {
+    let words = crate::daemon::cli::chain(error);
+    match error {
+        NoAnswer::Connect { source } => Failure {
+            words,
+            ..postgres::failure(source)
+        },
+        NoAnswer::TimedOut { .. } => Failure {
+            kind: FailureKind::TimedOut,
+            words,
+        },
+        _ => Failure {
+            kind: FailureKind::Broken,
+            words,
+        },
+    }
+}
+
+async fn dynamic(host: &str, port: u16, limit: Duration) -> Option<ClusterFacts> {
+    let reply = question(host, port, "/config", limit).await.ok()?;
+    if reply.status != 200 {
+        return None;
+    }
+    cluster(&reply.body)
+}
+
+/// Source: Patroni documentation, "Dynamic configuration settings": `max_connections` is one of the parameters that
+/// only the dynamic configuration sets.
+fn cluster(body: &[u8]) -> Option<ClusterFacts> {
+    let dynamic = Dynamic::read(body)?;
+    let said: Value = serde_json::from_slice(body).ok()?;
+    let max = &said["postgresql"]["parameters"]["max_connections"];
+    let max_connections = match max {
+        Value::Null => MaxConnections::Default,
+        Value::String(text) => text
+            .parse()
+            .map_or(MaxConnections::Unknown, MaxConnections::Said),
+        other => other
+            .as_u64()
+            .map_or(MaxConnections::Unknown, MaxConnections::Said),
+    };
+    Some(ClusterFacts {
+        dynamic,
+        max_connections,
+    })
+}
+
+/// The node's clock stood somewhere in the second of its `Date` at some moment between `sent` and `received`: the
+/// least difference that explains both.
+fn ahead_ms(date: u64, sent: i64, received: i64) -> i64 {
+    let second = i64::try_from(date)
+        .unwrap_or(i64::MAX / 2000)
+        .saturating_mul(1000);
+    let end = second.saturating_add(999);
+    if second > received {
+        second - received
+    } else if end < sent {
+        end - sent
+    } else {
+        0
+    }
+}
+
+fn millis(time: SystemTime) -> i64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn here(config: &Config) -> HostFacts {
+    let listeners = config.listeners.iter().map(|listener| {
+        let missing = match &listener.address {
+            Address::Tcp(address) => is_unassigned(*address),
+            Address::Unix(path) => path.parent().is_some_and(|folder| !folder.is_dir()),
+        };
+        ListenerFacts {
+            address: listener.address.clone(),
+            missing,
+        }
+    });
+    HostFacts {
+        listeners: listeners.collect(),
+        descriptors: limits::make_room(config.session.max_connections),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_date_has_only_seconds_so_the_least_difference_counts() {
+        let date = 1_796_016_351;
+        let second = 1_796_016_351_000;
+        for (sent, received, ahead) in [
+            (second, second + 3, 0),
+            (second + 999, second + 1_500, 0),
+            (second - 300, second, 0),
+            (second - 5_000, second - 4_000, 4_000),
+            (second + 7_999, second + 8_500, -7_000),
+        ] {
+            assert_eq!(ahead_ms(date, sent, received), ahead, "{sent}");
+        }
+    }
+
+    #[test]
+    fn max_connections_is_what_the_dynamic_configuration_says() {
+        let recorded =
+            include_bytes!("../../../tests/fixtures/patroni/4.1.5/healthy/n1_config.json");
+        let max = |body: &[u8]| cluster(body).map(|cluster| cluster.max_connections);
+        assert_eq!(max(recorded), Some(MaxConnections::Said(300)));
+        let text = br#"{"postgresql":{"parameters":{"max_connections":"200"}}}"#;
+        assert_eq!(max(text), Some(MaxConnections::Said(200)));
+        assert_eq!(max(br#"{"ttl": 30}"#), Some(MaxConnections::Default));
+        let odd = br#"{"postgresql":{"parameters":{"max_connections":[]}}}"#;
+        assert_eq!(max(odd), Some(MaxConnections::Unknown));
+        assert_eq!(max(b"not json"), None);
+    }
+}

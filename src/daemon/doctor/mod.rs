@@ -1,0 +1,38 @@
+//! `helios-proxy doctor`: tries from this host what usually goes wrong, and says what to do first.
+//!
+//! [`gather`] asks everybody at once, the checks judge what came back without touching anything, [`report`] prints.
+
+mod cluster;
+mod facts;
+mod gather;
+mod here;
+mod nodes;
+mod postgres;
+mod report;
+
+use facts::Facts;
+use report::{Finding, Report};
+
+use crate::Config;
+
+/// Prints what was found. True when something is wrong: a warning is not.
+pub(super) async fn run(config: &Config, json: bool) -> bool {
+    let report = Report::of(examine(&gather::gather(config).await, config));
+    print!("{}", if json { report.json() } else { report.page() });
+    report.is_wrong()
+}
+
+/// All checks, in the order in which they matter: what stands behind is often a consequence.
+fn examine(facts: &Facts, config: &Config) -> Vec<Finding> {
+    let mut findings = nodes::judge(&facts.nodes, config);
+    findings.extend(cluster::identity(&facts.nodes, config));
+    findings.push(cluster::leader(&facts.nodes));
+    findings.extend(cluster::numbers(facts.cluster.as_ref(), config));
+    findings.extend(nodes::clocks(&facts.nodes));
+    findings.push(cluster::versions(&facts.nodes));
+    findings.extend(here::judge(&facts.here, config));
+    findings
+}
+
+#[cfg(test)]
+mod tests;
