@@ -68,6 +68,14 @@ pub(super) enum FailureKind {
     Unreachable,
     /// Connected, and then something else than an answer came.
     Broken,
+    /// Its certificate is not believed, or cannot name it.
+    NotBelieved,
+    /// It does not believe ours, or wants one.
+    NotAccepted,
+    /// It speaks no TLS.
+    NotTls,
+    /// It wants another login, or one at all.
+    TurnedAway,
     /// The host has no address.
     NoAddress,
 }

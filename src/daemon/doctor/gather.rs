@@ -1,6 +1,7 @@
 //! Finds things out, everything at once and in bounded time. Judges nothing.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
@@ -13,36 +14,54 @@ use super::postgres;
 use crate::Config;
 use crate::clock::Clock;
 use crate::daemon::limits;
-use crate::net::{Address, Host, at_port, is_unassigned};
-use crate::topology::{Answer, Dynamic, NoAnswer, NodeSettings, Question, Reply, ask};
+use crate::net::{Address, FileError, Host, TlsError, at_port, is_unassigned};
+use crate::topology::{Answer, Dynamic, NoAnswer, NodeSettings, Place, Question, Reply, Rest, ask};
 
 /// However patient the configuration is: a person waits.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-pub(super) async fn gather(config: &Config) -> Facts {
+/// # Errors
+/// A file that `[rest]` names cannot be used: nothing would start, so nothing is asked.
+pub(super) async fn gather(config: &Config) -> Result<Facts, FileError> {
+    let rest = Arc::new(Rest::open(config.rest.clone())?);
     let mut asking = tokio::task::JoinSet::new();
     for (place, node) in config.nodes.iter().cloned().enumerate() {
         let rest_limit = config.health.check_timeout.min(PATIENCE);
         let dial_limit = config.session.connect_timeout.min(PATIENCE);
-        asking.spawn(async move { (place, look_at(&node, rest_limit, dial_limit).await) });
+        let rest = Arc::clone(&rest);
+        asking.spawn(async move {
+            let found = look_at(&node, &rest, rest_limit, dial_limit).await;
+            (place, found)
+        });
     }
     let mut found = asking.join_all().await;
     found.sort_by_key(|(place, _)| *place);
     let nodes: Vec<_> = found.into_iter().map(|(_, node)| node).collect();
     let leads = |node: &&NodeFacts| node.rest.as_ref().is_ok_and(|rest| rest.status == 200);
     let leader = nodes.iter().find(leads).and_then(|node| node.dynamic);
-    Facts {
+    Ok(Facts {
         cluster: leader.or_else(|| nodes.iter().find_map(|node| node.dynamic)),
         nodes,
         here: here(config),
-    }
+    })
 }
 
-async fn look_at(node: &NodeSettings, rest_limit: Duration, dial_limit: Duration) -> NodeFacts {
+async fn look_at(
+    node: &NodeSettings,
+    rest: &Arc<Rest>,
+    rest_limit: Duration,
+    dial_limit: Duration,
+) -> NodeFacts {
     let rest_host = node.rest_host.as_ref().unwrap_or(&node.host);
+    let api = Api {
+        rest: Arc::clone(rest),
+        host: Arc::clone(rest_host),
+        port: node.rest_port,
+        limit: rest_limit,
+    };
     let (rest, dynamic, server, own, other) = tokio::join!(
-        rest(rest_host, node.rest_port, rest_limit),
-        dynamic(rest_host, node.rest_port, rest_limit),
+        primary(&api),
+        dynamic(&api),
         look_up(&node.host, dial_limit),
         look_up(&node.host, dial_limit),
         look_up(rest_host, dial_limit),
@@ -87,28 +106,34 @@ async fn look_up(host: &str, limit: Duration) -> Result<Vec<SocketAddr>, String>
     }
 }
 
-async fn question(
-    host: &str,
+/// One node's REST API.
+struct Api {
+    rest: Arc<Rest>,
+    host: Arc<str>,
     port: u16,
-    path: &'static str,
     limit: Duration,
-) -> Result<Reply, NoAnswer> {
-    let host = Host::new(host);
-    let question = Question {
-        host: host.asker(),
-        port,
-        prefer: None,
-        only: false,
-        path,
-        limit,
-    };
-    ask(question, Clock::Boot).await
+}
+
+impl Api {
+    async fn ask(&self, path: &'static str) -> Result<Reply, NoAnswer> {
+        let host = Host::new(&self.host);
+        let place = Place {
+            name: Arc::clone(&self.host),
+            host: host.asker(),
+            port: self.port,
+            prefer: None,
+            only: false,
+            limit: self.limit,
+        };
+        let rest = Arc::clone(&self.rest);
+        ask(Question { place, rest, path }, Clock::Boot).await
+    }
 }
 
 /// The daemon's own question.
-async fn rest(host: &str, port: u16, limit: Duration) -> Result<RestFacts, Failure> {
+async fn primary(api: &Api) -> Result<RestFacts, Failure> {
     let (sent, began) = (SystemTime::now(), Clock::Boot.now());
-    let reply = question(host, port, "/primary", limit).await;
+    let reply = api.ask("/primary").await;
     let (received, took) = (SystemTime::now(), Clock::Boot.now().saturating_sub(began));
     let reply = reply.map_err(|error| failure(&error))?;
     let answer = Answer::read(reply.status, reply.date.as_deref(), &reply.body);
@@ -128,25 +153,29 @@ async fn rest(host: &str, port: u16, limit: Duration) -> Result<RestFacts, Failu
 }
 
 fn failure(error: &NoAnswer) -> Failure {
-    let words = crate::daemon::cli::chain(error);
-    match error {
-        NoAnswer::Connect { source } => Failure {
-            words,
-            ..postgres::failure(source)
-        },
-        NoAnswer::TimedOut { .. } => Failure {
-            kind: FailureKind::TimedOut,
-            words,
-        },
-        _ => Failure {
-            kind: FailureKind::Broken,
-            words,
-        },
+    let kind = match error {
+        NoAnswer::Connect { source } => postgres::failure(source).kind,
+        NoAnswer::TimedOut { .. } => FailureKind::TimedOut,
+        NoAnswer::TurnedAway { .. } => FailureKind::TurnedAway,
+        NoAnswer::NoName { .. } | NoAnswer::Tls(TlsError::NotBelieved { .. }) => {
+            FailureKind::NotBelieved
+        }
+        NoAnswer::Tls(TlsError::NotAccepted { .. } | TlsError::Wanted { .. }) => {
+            FailureKind::NotAccepted
+        }
+        NoAnswer::Tls(TlsError::NotTls { .. }) => FailureKind::NotTls,
+        NoAnswer::Tls(TlsError::Handshake { .. })
+        | NoAnswer::Broken { .. }
+        | NoAnswer::TooLarge => FailureKind::Broken,
+    };
+    Failure {
+        kind,
+        words: crate::daemon::cli::chain(error),
     }
 }
 
-async fn dynamic(host: &str, port: u16, limit: Duration) -> Option<ClusterFacts> {
-    let reply = question(host, port, "/config", limit).await.ok()?;
+async fn dynamic(api: &Api) -> Option<ClusterFacts> {
+    let reply = api.ask("/config").await.ok()?;
     if reply.status != 200 {
         return None;
     }

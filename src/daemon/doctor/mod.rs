@@ -13,11 +13,20 @@ mod report;
 use facts::Facts;
 use report::{Finding, Report};
 
+use super::cli::chain;
 use crate::Config;
 
 /// Prints what was found. True when something is wrong: a warning is not.
 pub(super) async fn run(config: &Config, json: bool) -> bool {
-    let report = Report::of(examine(&gather::gather(config).await, config));
+    let findings = match gather::gather(config).await {
+        Ok(facts) => examine(&facts, config),
+        Err(error) => vec![Finding::wrong(
+            "file",
+            chain(&error),
+            "nothing starts without it: mend it, and its permissions for the service's user",
+        )],
+    };
+    let report = Report::of(findings);
     print!("{}", if json { report.json() } else { report.page() });
     report.is_wrong()
 }

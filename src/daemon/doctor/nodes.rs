@@ -78,6 +78,14 @@ fn rest_advice(failure: &Failure, at: &str) -> String {
             "does rest.scheme fit? An https API does not answer http, nor the other way round"
                 .to_owned()
         }
+        FailureKind::NotBelieved => {
+            "rest.ca_file must hold the CA that signed it, and the certificate must name this host or rest.server_name; else renew it".to_owned()
+        }
+        FailureKind::NotAccepted => {
+            "rest.cert_file and rest.key_file: a certificate that restapi.cafile of that Patroni believes".to_owned()
+        }
+        FailureKind::NotTls => "rest.scheme = \"http\", or give that Patroni a restapi.certfile".to_owned(),
+        FailureKind::TurnedAway => "rest.username and rest.password_file, as what stands before that Patroni wants them".to_owned(),
         FailureKind::NoAddress => "give the host an address that resolves".to_owned(),
     }
 }
@@ -106,8 +114,8 @@ fn postgres(node: &NodeFacts, config: &Config) -> Finding {
                     "start PostgreSQL there, or let it listen at {at} (listen_addresses, port)"
                 ),
                 FailureKind::Unreachable => format!("make a way from this host to {at}"),
-                FailureKind::Broken => format!("is it PostgreSQL that listens at {at}?"),
                 FailureKind::NoAddress => "give the host an address that resolves".to_owned(),
+                _ => format!("is it PostgreSQL that listens at {at}?"),
             };
             Finding::wrong(subject, &failure.words, advice)
         }

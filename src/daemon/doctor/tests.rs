@@ -130,6 +130,10 @@ fn a_rest_api_that_does_not_answer_is_told_by_how_it_does_not() {
         (FailureKind::Refused, "start Patroni there"),
         (FailureKind::Unreachable, "make a way"),
         (FailureKind::Broken, "rest.scheme"),
+        (FailureKind::NotBelieved, "rest.ca_file"),
+        (FailureKind::NotAccepted, "rest.cert_file"),
+        (FailureKind::NotTls, "rest.scheme"),
+        (FailureKind::TurnedAway, "rest.username"),
     ] {
         let mut facts = well();
         facts.nodes[1].rest = Err(failure(kind));
