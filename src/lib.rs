@@ -36,7 +36,7 @@
 
 mod admin;
 pub mod backend;
-mod clock;
+pub mod clock;
 mod config;
 mod daemon;
 mod metrics;
@@ -47,7 +47,7 @@ mod routing;
 mod session;
 mod topology;
 
-pub use config::{Config, ConfigError};
+pub use config::{Config, ConfigBuilder, ConfigError, ConfigValue};
 pub use daemon::cli;
 pub use daemon::house::House;
 pub use daemon::outcome::{BindFailed, Bound, FileFailed, ReloadError, ReloadReport, StartError};

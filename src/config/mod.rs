@@ -16,6 +16,7 @@ use crate::topology::{HealthSettings, NodeSettings, RestSettings, SourceSettings
 
 mod address;
 mod build;
+mod builder;
 mod diff;
 mod doubts;
 mod error;
@@ -26,6 +27,7 @@ mod read;
 mod rest;
 mod value;
 
+pub use builder::{ConfigBuilder, ConfigValue};
 pub(crate) use diff::{diff, in_effect};
 pub use error::ConfigError;
 
