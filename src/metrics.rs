@@ -150,6 +150,8 @@ pub(crate) struct Metrics {
     pub(crate) held_clients: Gauge,
     pub(crate) held_seconds: Histogram,
     pub(crate) refused: Family<RefusalLabel, Counter>,
+    /// Writers that found no node in time: `NoHealthyNodes`.
+    pub(crate) failovers: Counter,
     pub(crate) revoked: Family<RevokeLabel, Counter>,
     pub(crate) checks: Family<CheckLabel, Counter>,
     pub(crate) check_seconds: Histogram,
@@ -186,6 +188,7 @@ impl Metrics {
             held_clients: Gauge::default(),
             held_seconds: Histogram::new(HELD),
             refused: Family::default(),
+            failovers: Counter::default(),
             revoked: Family::default(),
             checks: Family::default(),
             check_seconds: Histogram::new(CHECK),
@@ -316,6 +319,11 @@ impl Metrics {
             "refused",
             "Clients turned away, by reason",
             self.refused.clone(),
+        );
+        r.register(
+            "failovers",
+            "Clients for the leader that found no node in time",
+            self.failovers.clone(),
         );
         r.register(
             "revoked",

@@ -30,6 +30,7 @@ pub(super) struct Numbers {
     /// Open ones by node.
     pub(super) sessions: BTreeMap<String, i64>,
     pub(super) refused_total: BTreeMap<String, u64>,
+    pub(super) failovers: u64,
     pub(super) revoked_total: BTreeMap<String, u64>,
     pub(super) bytes_total: BTreeMap<String, u64>,
     pub(super) failsafe_mode: bool,
@@ -86,6 +87,7 @@ fn numbers(ask: &Ask<'_>) -> Numbers {
         held_clients: ask.held,
         sessions: sessions.collect(),
         refused_total: refused.into(),
+        failovers: metrics.failovers.get(),
         revoked_total: revoked.into(),
         bytes_total: [
             ("to_server".to_owned(), metrics.bytes_to_server.get()),
@@ -190,6 +192,7 @@ mod tests {
             "refused_total{reason=\"in_recovery\"} ",
             "refused_total{reason=\"disabled\"} ",
             "refused_total{reason=\"dial\"} ",
+            "failovers_total ",
             "revoked_total{reason=\"moved\"} ",
             "revoked_total{reason=\"follows\"} ",
             "revoked_total{reason=\"promoting\"} ",

@@ -10,8 +10,9 @@ use crate::primary_tracker::{Picture, WhyNobody};
 /// A client's time is up. Never the client's fault.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub(crate) enum RouteError {
+    /// The project's "Topology Providers" names it so, and counts it as `failovers`.
     #[error("no leader of {scope} after {waited}")]
-    NoLeader {
+    NoHealthyNodes {
         scope: String,
         waited: String,
         detail: String,
@@ -28,7 +29,7 @@ pub(crate) enum RouteError {
 }
 
 impl RouteError {
-    pub(super) fn no_leader(
+    pub(super) fn no_healthy_nodes(
         picture: &Picture,
         why: WhyNobody,
         limit: Duration,
@@ -47,7 +48,7 @@ impl RouteError {
                 None => write!(detail, " {}: {}, never answered.", node.name, node.words),
             };
         }
-        Self::NoLeader {
+        Self::NoHealthyNodes {
             scope: picture.cluster().to_owned(),
             waited: seconds(limit),
             detail,
@@ -65,13 +66,13 @@ impl RouteError {
 
     pub(crate) fn detail(&self) -> &str {
         match self {
-            Self::NoLeader { detail, .. } | Self::Unreachable { detail, .. } => detail,
+            Self::NoHealthyNodes { detail, .. } | Self::Unreachable { detail, .. } => detail,
         }
     }
 
     pub(crate) fn hint(&self) -> &'static str {
         match self {
-            Self::NoLeader { .. } => {
+            Self::NoHealthyNodes { .. } => {
                 "Connections wait for a leader as long as write_timeout_secs says. \
                  `patronictl list` on a node shows what the cluster thinks of itself."
             }
@@ -85,11 +86,11 @@ impl RouteError {
     /// For the metric.
     pub(crate) fn reason(&self) -> Refusal {
         match self {
-            Self::NoLeader {
+            Self::NoHealthyNodes {
                 why: WhyNobody::Disabled,
                 ..
             } => Refusal::disabled,
-            Self::NoLeader { .. } => Refusal::no_leader,
+            Self::NoHealthyNodes { .. } => Refusal::no_leader,
             Self::Unreachable { .. } => Refusal::dial,
         }
     }
@@ -125,7 +126,7 @@ mod tests {
         let limit = Duration::from_secs(45);
         let why = WhyNobody::NobodyLeads;
 
-        let error = RouteError::no_leader(&picture, why, limit, now);
+        let error = RouteError::no_healthy_nodes(&picture, why, limit, now);
         assert_eq!(error.to_string(), "no leader of main after 45 s");
         assert_eq!(
             error.detail(),
@@ -137,7 +138,7 @@ mod tests {
         nodes[0].last_answer = Some(now.back(Duration::from_millis(250)));
         picture.nodes = nodes.into();
         let limit = Duration::from_millis(1500);
-        let error = RouteError::no_leader(&picture, why, limit, now);
+        let error = RouteError::no_healthy_nodes(&picture, why, limit, now);
         assert_eq!(error.to_string(), "no leader of the cluster after 1.5 s");
         assert!(
             error.detail().ends_with("5, last answered 0.2 s ago."),

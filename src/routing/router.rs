@@ -257,7 +257,10 @@ impl Router {
                 RouteError::unreachable(&picture, detail, ticket.limit)
             }
             (Err(NoRoute(why)), _) => {
-                RouteError::no_leader(&picture, why, ticket.limit, self.clock.now())
+                if route == Route::Primary {
+                    self.metrics.failovers.inc();
+                }
+                RouteError::no_healthy_nodes(&picture, why, ticket.limit, self.clock.now())
             }
         }
     }
@@ -316,6 +319,8 @@ mod tests {
         let error = client(&script).await.unwrap().unwrap_err();
 
         assert_eq!(error.to_string(), "no leader of main after 45 s");
+        assert!(matches!(error, RouteError::NoHealthyNodes { .. }));
+        assert_eq!(script.metrics.failovers.get(), 1);
         assert_eq!(start.elapsed(), Duration::from_secs(45));
         assert_eq!(script.demand.held_now(), 0);
         assert_eq!(script.metrics.held_clients.get(), 0);
