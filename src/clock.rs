@@ -1,19 +1,36 @@
-//! Time that runs through suspend.
+//! Time that runs through suspend: what leases are measured with.
+//!
+//! A test that pauses tokio's time hands [`Clock::tokio`] to whatever takes a clock, and time moves with it:
+//!
+//! ```
+//! use std::time::Duration;
+//! use heliosdb_proxy::clock::Clock;
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() {
+//! let clock = Clock::tokio();
+//! let asked = clock.now();
+//! tokio::time::sleep(Duration::from_secs(7)).await;      // paused: returns at once
+//! assert_eq!(clock.now().saturating_sub(asked), Duration::from_secs(7));
+//! # }
+//! ```
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 
 /// A point on `CLOCK_BOOTTIME`. `Instant` is `CLOCK_MONOTONIC` on Linux and stands still while a laptop or a VM
 /// sleeps; a lease measured with it would survive the sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct BootTime(Duration);
+pub struct BootTime(Duration);
 
 impl BootTime {
     /// The moment of boot: earlier than everything that is ever observed.
     pub(crate) const ZERO: Self = Self(Duration::ZERO);
 
-    pub(crate) fn saturating_sub(self, earlier: Self) -> Duration {
+    /// How long `earlier` was before `self`; zero when it was not.
+    #[must_use]
+    pub fn saturating_sub(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
 
@@ -41,14 +58,15 @@ impl std::ops::Add<Duration> for BootTime {
     }
 }
 
-/// Where a house reads the time: one per house, handed in, so that tests can move it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Clock {
+/// Where the time is read: one per house or tracker, handed in, so that tests can move it.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub enum Clock {
     /// The kernel's `CLOCK_BOOTTIME`.
+    #[default]
     Boot,
-    /// Moves with tokio's paused time. It starts an hour after boot, so that tests can look back.
-    #[cfg(test)]
-    Paused(tokio::time::Instant),
+    /// For tests, made by [`Clock::tokio`]. It starts an hour after boot, so that they can look back.
+    Tokio(tokio::time::Instant),
 }
 
 impl Clock {
@@ -56,24 +74,40 @@ impl Clock {
         clippy::expect_used,
         reason = "the clock exists since Linux 2.6.39, and a guessed time would be worse than an end"
     )]
-    pub(crate) fn now(self) -> BootTime {
+    /// What time it is.
+    #[must_use]
+    pub fn now(self) -> BootTime {
         match self {
             Self::Boot => BootTime(
                 clock_gettime(ClockId::CLOCK_BOOTTIME)
                     .expect("CLOCK_BOOTTIME")
                     .into(),
             ),
-            #[cfg(test)]
-            Self::Paused(origin) => {
+            Self::Tokio(origin) => {
                 BootTime(Duration::from_secs(3600)) + (tokio::time::Instant::now() - origin)
             }
         }
     }
 
+    /// Moves with tokio's time, also when a test has paused it. Not for production: that time stands still while the
+    /// machine sleeps.
+    #[must_use]
+    pub fn tokio() -> Self {
+        Self::Tokio(tokio::time::Instant::now())
+    }
+
     /// For tests under `#[tokio::test(start_paused = true)]`.
     #[cfg(test)]
     pub(crate) fn paused() -> Self {
-        Self::Paused(tokio::time::Instant::now())
+        Self::tokio()
+    }
+
+    /// Now, on the clock that the public contract shows to people; it moves with the same tests.
+    pub(crate) fn instant(self) -> Instant {
+        match self {
+            Self::Boot => Instant::now(),
+            Self::Tokio(_) => tokio::time::Instant::now().into_std(),
+        }
     }
 
     /// Waits until `when`. Timers stand still in a suspend, so this may return late after one, never early:

@@ -1,9 +1,14 @@
 //! Deciding who may be written to and until when: lease, epoch, conflict.
+//!
+//! For those outside of the house: a [`TopologyProvider`] says who leads, a [`PrimaryTracker`] makes of it a lease, an
+//! epoch and one event for each transition.
 
+mod authority;
 mod claims;
 mod decider;
 mod demand;
 mod draw;
+mod following;
 mod gap;
 mod hearing;
 mod info;
@@ -22,9 +27,11 @@ mod run;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod tracker;
 mod verdict;
 mod wishes;
 
+pub use authority::PrimaryChangeEvent;
 pub(crate) use demand::{Demand, HeldGuard, OpenGuard, Wish};
 pub(crate) use gap::LeaderChange;
 pub use info::{PrimaryInfo, PrimaryWatch};
@@ -35,6 +42,11 @@ pub use record::NODE_NAMESPACE;
 pub(crate) use reload::{Orders, Reordered};
 pub(crate) use run::{Progress, Tracker};
 pub(crate) use settings::{OnLeaseExpired, TrackerSettings};
+pub use tracker::{NoHealthyNodes, PrimaryTracker, TrackerStatus};
 #[cfg(test)]
 pub(crate) use verdict::Rule;
 pub(crate) use verdict::Verdict;
+
+pub use crate::topology::{
+    ObservingProvider, SightedLeader, Sighting, TopologyEvent, TopologyNodeInfo, TopologyProvider,
+};

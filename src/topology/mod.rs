@@ -7,6 +7,7 @@ mod dynamic;
 mod evidence;
 mod place;
 mod poller;
+mod provider;
 mod question;
 mod rest;
 mod settings;
@@ -31,3 +32,7 @@ pub(crate) use source::SourceSettings;
 pub(crate) use url::RestUrl;
 #[allow(unused_imports, reason = "as above")]
 pub(crate) use view::{Member, View};
+
+pub use provider::{
+    ObservingProvider, SightedLeader, Sighting, TopologyEvent, TopologyNodeInfo, TopologyProvider,
+};
