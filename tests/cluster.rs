@@ -8,6 +8,7 @@ mod lab;
 
 mod cluster {
     mod change;
+    mod doctor;
     mod etcd;
     mod guests;
     mod ipv6;
