@@ -162,6 +162,7 @@ pub(crate) struct Metrics {
     pub(crate) config_reloads: Family<ReloadLabel, Counter>,
     pub(crate) wrong_cluster: Family<NodeLabel, Counter>,
     pub(crate) stale_leader: Family<NodeLabel, Counter>,
+    pub(crate) read_fallback: Counter,
     pub(crate) failsafe_mode: Gauge,
     pub(crate) paused: Gauge,
     pub(crate) open_descriptors: Gauge,
@@ -197,6 +198,7 @@ impl Metrics {
             config_reloads: Family::default(),
             wrong_cluster: Family::default(),
             stale_leader: Family::default(),
+            read_fallback: Counter::default(),
             failsafe_mode: Gauge::default(),
             paused: Gauge::default(),
             open_descriptors: Gauge::default(),
@@ -331,6 +333,11 @@ impl Metrics {
             self.revoked.clone(),
         );
         r.register(
+            "read_fallback",
+            "Read sessions sent to the leader because no replica was left",
+            self.read_fallback.clone(),
+        );
+        r.register(
             "config_reloads",
             "Reloads by result",
             self.config_reloads.clone(),
@@ -350,13 +357,11 @@ impl Metrics {
         );
     }
 
-    /// Open read-write sessions at a node.
-    pub(crate) fn sessions_at(&self, node: &str) -> i64 {
-        let label = SessionLabel {
-            node: node.to_owned(),
-            route: "primary",
-        };
-        self.sessions.get_or_create(&label).get()
+    /// Open sessions of one route at a node.
+    pub(crate) fn sessions_by(&self, route: &'static str, node: &str) -> i64 {
+        let node = node.to_owned();
+        let label = SessionLabel { node, route };
+        self.sessions.get(&label).map_or(0, |open| open.get())
     }
 
     pub(crate) fn refuse(&self, reason: Refusal) {

@@ -84,21 +84,23 @@ const BAD: &[(&str, &str)] = &[
     ("[topology]\nsystem_identifier = 'main'", ": topology.system_identifier = \"main\": allowed are the digits"),
     ("[topology]\nscope = ''", ": topology.scope = \"\": allowed is a text that is not empty"),
 
+    // The read port.
+    ("[[listeners]]\naddress = 'localhost:1'\nroute = 'rw'", ": listeners[0].route = \"rw\": allowed is \"primary\" | \"replica\" | \"any\""),
+    ("[[listeners]]\npolicy = 'random'", ": listeners[0].policy = \"random\": allowed is \"round_robin\" | \"least_connections\""),
+    ("[[listeners]]\nfallback = 'primary'", ": listeners[0].fallback = \"primary\": allowed is \"leader\" | \"none\""),
+    ("[[listeners]]\non_promotion = true", ": listeners[0].on_promotion = true: allowed is \"keep\" | \"close\""),
+    ("[[listeners]]\nrequire_streaming = 'yes'", ": listeners[0].require_streaming = \"yes\": allowed is true | false"),
+    ("[[listeners]]\narchive_recovery = 1", ": listeners[0].archive_recovery = 1: allowed is true | false"),
+    ("[[listeners]]\nmax_lag_bytes = -1", ": listeners[0].max_lag_bytes = -1: allowed is 0 or a positive whole number"),
+    ("[[listeners]]\nmax_lag_bytes = '16MB'", ": listeners[0].max_lag_bytes = \"16MB\": allowed is 0 or a positive whole number"),
+    ("[[nodes]]\nweight = -5", ": nodes[0].weight = -5: allowed is 0 or a positive whole number"),
+
     // Features to come.
     ("admin_address = '0.0.0.0:9090'", ": admin_address = \"0.0.0.0:9090\": off loopback: not yet; allowed is a loopback address"),
     ("admin_token_file = '/t'", ": admin_token_file = \"/t\": not yet: this version cannot do it; leave the key out"),
     ("admin_token_file = 5", ": admin_token_file = 5: allowed is a text"),
     ("admin_allow_insecure = true", ": admin_allow_insecure = true: not yet; allowed is false"),
     ("enable_chaos = true", ": enable_chaos = true: not yet; allowed is false"),
-    ("[[listeners]]\naddress = 'localhost:1'\nroute = 'replica'", ": listeners[0].route = \"replica\": not yet; allowed is \"primary\""),
-    ("[[listeners]]\naddress = 'localhost:1'\nroute = 'any'", ": listeners[0].route = \"any\": not yet; allowed is \"primary\""),
-    ("[[listeners]]\naddress = 'localhost:1'\nroute = 'rw'", ": listeners[0].route = \"rw\": allowed is \"primary\" | \"replica\" | \"any\""),
-    ("[[listeners]]\npolicy = 'least_connections'", ": listeners[0].policy = \"least_connections\": not yet; allowed is \"round_robin\""),
-    ("[[listeners]]\nfallback = 'none'", ": listeners[0].fallback = \"none\": not yet"),
-    ("[[listeners]]\non_promotion = 'close'", ": listeners[0].on_promotion = \"close\": not yet"),
-    ("[[listeners]]\nrequire_streaming = true", ": listeners[0].require_streaming = true: not yet; allowed is false"),
-    ("[[listeners]]\narchive_recovery = true", ": listeners[0].archive_recovery = true: not yet"),
-    ("[[listeners]]\nmax_lag_bytes = 1", ": listeners[0].max_lag_bytes = 1: not yet"),
     ("[[listeners]]\ntls = 'terminate'", ": listeners[0].tls = \"terminate\": not yet; allowed is \"passthrough\""),
     ("[[listeners]]\ntls_cert_file = '/c'", ": listeners[0].tls_cert_file = \"/c\": not yet"),
     ("[[listeners]]\ntls_key_file = '/c'", ": listeners[0].tls_key_file = \"/c\": not yet"),
@@ -129,7 +131,6 @@ const BAD: &[(&str, &str)] = &[
     ("[backend]\nkey_file = 'u'", ": backend.key_file = \"u\": not yet"),
     ("[backend]\nsend_proxy = true", ": backend.send_proxy = true: not yet; allowed is false"),
     ("[[nodes]]\nrole = 'primary'", ": nodes[0].role = \"primary\": not yet; allowed is \"auto\""),
-    ("[[nodes]]\nweight = 5", ": nodes[0].weight = 5: not yet; allowed is 100"),
 
     // The REST API over TLS.
     ("[rest]\nscheme = 'tls'", ": rest.scheme = \"tls\": allowed is \"http\" | \"https\""),
@@ -165,6 +166,8 @@ const GOOD: &[&str] = &[
     "[rest]\nscheme = 'https'",
     "[rest]\nscheme = 'https'\nserver_name = 'patroni.example'\n[[nodes]]\nname = 'pg0'\nhost = 'böse.de'",
     "[rest]\nscheme = 'https'\n[[nodes]]\nname = 'pg0'\nhost = '[fe80::1%eth0]'\nrest_host = 'pg_0.example.'",
+    "[[listeners]]\naddress = '127.0.0.1:0'\nroute = 'replica'\npolicy = 'least_connections'\nfallback = 'none'\non_promotion = 'close'\nrequire_streaming = true\narchive_recovery = true\nmax_lag_bytes = 0\n[[listeners]]\naddress = '[::1]:0'\nroute = 'any'",
+    "[[nodes]]\nname = 'no reads'\nhost = '10.0.0.3'\nweight = 0",
     "[[nodes]]\nname = 'same host'\nhost = '10.0.0.1'\nport = 5433",
 ];
 

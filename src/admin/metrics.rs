@@ -131,10 +131,12 @@ fn refresh(ask: &Ask<'_>) {
             .node_leader
             .get_or_create(&label)
             .set(node.leader.into());
-        let _ = metrics.sessions.get_or_create(&SessionLabel {
-            node: label.node,
-            route: Route::Primary.word(),
-        });
+        for route in Route::ALL {
+            let _ = metrics.sessions.get_or_create(&SessionLabel {
+                node: label.node.clone(),
+                route: route.word(),
+            });
+        }
         metrics.know_node(&node.name);
     }
 }

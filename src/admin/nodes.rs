@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rfc3339;
 use super::routes::{Ask, Reply};
-use crate::metrics::{Metrics, SessionLabel};
+use crate::metrics::Metrics;
 use crate::primary_tracker::NodePicture;
 use crate::routing::Route;
 
@@ -52,11 +52,8 @@ pub(super) fn one(ask: &Ask<'_>) -> Reply {
 
 /// Open sessions at a node, whatever listener they came by.
 pub(super) fn sessions(node: &str, metrics: &Metrics) -> i64 {
-    let label = SessionLabel {
-        node: node.to_owned(),
-        route: Route::Primary.word(),
-    };
-    metrics.sessions.get(&label).map_or(0, |open| open.get())
+    let by_route = Route::ALL.map(|route| metrics.sessions_by(route.word(), node));
+    by_route.iter().sum()
 }
 
 fn report(node: &NodePicture, metrics: &Metrics) -> Node {

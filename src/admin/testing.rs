@@ -10,7 +10,7 @@ use super::routes::Ask;
 use crate::clock::BootTime;
 use crate::metrics::{Metrics, SessionLabel};
 use crate::primary_tracker::{
-    Leader, Lease, NodePicture, Picture, Revocation, Rule, Verdict, WhyNobody,
+    Leader, Lease, NodePicture, Picture, Readers, Reading, Revocation, Rule, Verdict, WhyNobody,
 };
 
 pub(super) struct Scene {
@@ -101,7 +101,7 @@ fn pg1(now: BootTime) -> NodePicture {
         node_id: Uuid::from_u128(1),
         address: "10.0.0.11:5432".into(),
         enabled: true,
-        readers: Revocation::default(),
+        readers: Readers::default(),
         forced: false,
         up: true,
         leader: true,
@@ -116,6 +116,7 @@ fn pg1(now: BootTime) -> NodePicture {
         last_error: None,
         words: "200 running primary 5".into(),
         verdict: proved("200 running primary 5", now, Rule::Leads),
+        reading: Reading::default(),
     }
 }
 

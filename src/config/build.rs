@@ -12,7 +12,7 @@ use super::rest;
 use super::value::Text;
 use crate::net::{Address, canonical};
 use crate::primary_tracker::TrackerSettings;
-use crate::routing::{Route, RoutingSettings};
+use crate::routing::{Intent, ReadSettings, RoutingSettings};
 use crate::session::{ListenerSettings, SessionSettings};
 use crate::topology::{HealthSettings, NodeSettings, SourceSettings};
 
@@ -126,7 +126,7 @@ fn listeners(
 fn default_listener(address: Address) -> ListenerSettings {
     ListenerSettings {
         address,
-        route: Route::Primary,
+        intent: Intent::default(),
         max_connections: None,
         mode: None,
         group: None,
@@ -161,12 +161,26 @@ fn listener(
         }
     }
     Ok(Some(ListenerSettings {
-        route: one.route.0,
+        intent: Intent {
+            route: one.route.0,
+            reads: reads(one),
+        },
         max_connections: one.max_connections.map(|count| count.0 as usize),
         mode,
         group: one.group.as_ref().map(|group| group.0.clone()),
         ..default_listener(address)
     }))
+}
+
+fn reads(one: &Listener) -> ReadSettings {
+    ReadSettings {
+        policy: one.policy.0,
+        fallback: one.fallback.0,
+        on_promotion: one.on_promotion.0,
+        require_streaming: one.require_streaming.0,
+        archive_recovery: one.archive_recovery.0,
+        max_lag_bytes: one.max_lag_bytes.map(|most| most.0),
+    }
 }
 
 fn mode(text: &Text, key: &str) -> Result<u32, Problem> {
@@ -273,7 +287,7 @@ fn node(file: &File, one: &Node, name: &str, host: &str, rest_host: Option<&str>
         rest_host: rest_host.map(Arc::from),
         rest_port: one.rest_port.map_or(file.rest.port.0, |port| port.0),
         enabled: one.enabled.0,
-        weight: 100,
+        weight: u32::try_from(one.weight.0).unwrap_or(u32::MAX),
     }
 }
 

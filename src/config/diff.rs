@@ -97,7 +97,7 @@ impl Diff {
             if (&was.mode, &was.group) != (&listener.mode, &listener.group) {
                 self.needs_restart.push("listeners.mode, listeners.group");
             }
-            if (was.route, was.max_connections) != (listener.route, listener.max_connections) {
+            if (was.intent, was.max_connections) != (listener.intent, listener.max_connections) {
                 self.listeners_changed.push(listener.clone());
             }
         }

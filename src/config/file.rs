@@ -12,7 +12,7 @@ use super::value::{
 };
 use crate::backend::TlsMode;
 use crate::primary_tracker::OnLeaseExpired;
-use crate::routing::Route;
+use crate::routing::{Fallback, OnPromotion, Policy, Route};
 
 /// The whole file.
 #[derive(Debug, Default, Deserialize)]
@@ -50,9 +50,9 @@ pub(super) struct Listener {
     pub(super) policy: Word<Policy>,
     pub(super) fallback: Word<Fallback>,
     pub(super) on_promotion: Word<OnPromotion>,
-    pub(super) require_streaming: StillDefault<Flag<false>>,
-    pub(super) archive_recovery: StillDefault<Flag<false>>,
-    pub(super) max_lag_bytes: Option<Later<Amount<0>>>,
+    pub(super) require_streaming: Flag<false>,
+    pub(super) archive_recovery: Flag<false>,
+    pub(super) max_lag_bytes: Option<Amount<0>>,
     pub(super) max_connections: Option<Count<0>>,
     pub(super) mode: Option<Text>,
     pub(super) group: Option<Text>,
@@ -138,7 +138,7 @@ pub(super) struct Node {
     pub(super) rest_port: Option<Port<8008>>,
     pub(super) role: Word<Role>,
     pub(super) enabled: Flag<true>,
-    pub(super) weight: StillDefault<Amount<100>>,
+    pub(super) weight: Amount<100>,
 }
 
 /// An address, or an empty text for none.
@@ -195,8 +195,31 @@ impl Choice for Scheme {
 }
 
 impl Choice for Route {
-    const WORDS: &'static [(&'static str, Self)] = &[("primary", Self::Primary)];
-    const LATER: &'static [&'static str] = &["replica", "any"];
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("primary", Self::Primary),
+        ("replica", Self::Replica),
+        ("any", Self::Any),
+    ];
+    const LATER: &'static [&'static str] = &[];
+}
+
+impl Choice for Policy {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("round_robin", Self::RoundRobin),
+        ("least_connections", Self::LeastConnections),
+    ];
+    const LATER: &'static [&'static str] = &[];
+}
+
+impl Choice for Fallback {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("leader", Self::Leader), ("none", Self::None)];
+    const LATER: &'static [&'static str] = &[];
+}
+
+impl Choice for OnPromotion {
+    const WORDS: &'static [(&'static str, Self)] = &[("keep", Self::Keep), ("close", Self::Close)];
+    const LATER: &'static [&'static str] = &[];
 }
 
 impl Choice for OnLeaseExpired {
@@ -219,12 +242,6 @@ macro_rules! only_the_default {
 }
 
 only_the_default! {
-    /// Which replica a read client gets.
-    Policy: "round_robin", later "least_connections";
-    /// Who serves reads when no replica does.
-    Fallback: "leader", later "none";
-    /// What becomes of read sessions on a node that starts to lead.
-    OnPromotion: "keep", later "close";
     /// Who speaks TLS with the client.
     ListenerTls: "passthrough", later "terminate";
     /// Where the topology comes from.

@@ -102,6 +102,23 @@ mod tests {
     }
 
     #[test]
+    fn readers_have_an_address_of_their_own() {
+        let config = config(&["a=b"], None, Some("127.0.0.1:5433")).unwrap();
+
+        let words = config.listeners.iter();
+        let words: Vec<_> = words
+            .map(|one| (one.address.to_string(), one.intent.route.word()))
+            .collect();
+        assert_eq!(
+            words,
+            [
+                ("127.0.0.1:5432".to_owned(), "primary"),
+                ("127.0.0.1:5433".to_owned(), "replica")
+            ]
+        );
+    }
+
+    #[test]
     fn what_cannot_be_read_is_shown_and_what_is_allowed_too() {
         for bad in ["pg1", "=h", "pg1=", "pg1=h:x", "pg1=:5432"] {
             let error = config(&[bad], None, None).unwrap_err();
@@ -119,8 +136,9 @@ mod tests {
             "command line: nodes[1].name = \"a\": nodes[0] has this name; allowed is each name once"
         );
         assert_eq!(
-            config(&["a=b"], None, Some("127.0.0.1:5433")).unwrap_err(),
-            "command line: listeners[1].route = \"replica\": not yet; allowed is \"primary\""
+            config(&["a=b"], None, Some("127.0.0.1:5432")).unwrap_err(),
+            "command line: listeners[1].address = \"127.0.0.1:5432\": listeners[0] has this address; \
+             allowed is each address once"
         );
         assert!(
             config(&["a=b"], Some("x"), None)

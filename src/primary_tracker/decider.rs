@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use super::claims::{Weighed, are_several_clusters, weigh};
 use super::gap::Gap;
+use super::lag::Mark;
 use super::pins::Pins;
 use super::record::{Claim, Latest, Record};
 use super::reign::Reign;
@@ -33,6 +34,8 @@ pub(super) struct Decider {
     pub(super) last_failover: Option<SystemTime>,
     /// When the lock of a leader that is gone runs out.
     pub(super) dead_lock_ends: Option<BootTime>,
+    /// The leader's position as it was last heard, also after its end.
+    pub(super) mark: Option<Mark>,
     /// The last leader, the promotion seen since, the first proof of the next: for the line in the log.
     pub(super) gap: Gap,
     pub(super) conflict_said: bool,
@@ -63,6 +66,7 @@ impl Decider {
             led: None,
             last_failover: None,
             dead_lock_ends: None,
+            mark: None,
             gap: Gap::default(),
             conflict_said: false,
             standby_said: false,
@@ -90,7 +94,9 @@ impl Decider {
 
     /// A removed node gets no new sessions and its old ones drain; a removed leader is no leader.
     pub(super) fn remove(&mut self, id: NodeId) {
-        self.records.retain(|record| record.id != id);
+        for record in self.records.extract_if(.., |record| record.id == id) {
+            record.readers.drain();
+        }
         if self.reign.as_ref().is_some_and(|reign| reign.id == id) {
             self.removed.extend(self.reign.take());
         }
@@ -173,7 +179,7 @@ impl Decider {
     }
 
     fn begin_reign(&mut self, id: NodeId, claim: &Claim, now: BootTime) {
-        let Some(record) = self.records.iter().find(|r| r.id == id) else {
+        let Some(record) = self.records.iter_mut().find(|r| r.id == id) else {
             return;
         };
         let leader = Leader {
@@ -192,6 +198,7 @@ impl Decider {
             self.reign = Some(reign);
             return;
         }
+        record.readers.it_leads();
         self.end_reign(RevokeReason::moved);
         self.epoch += 1;
         self.metrics.leader_changes.inc();
@@ -276,7 +283,8 @@ impl Decider {
         if let Some(reign) = self.reign.take() {
             self.dead_lock_ends = reign.lock_ends;
             self.gap.lost(&reign.leader.name, reign.proved);
-            let sessions = self.metrics.sessions_at(&reign.leader.name);
+            // Readers stay.
+            let sessions = self.metrics.sessions_by("primary", &reign.leader.name);
             reign.revocation.revoke(reason);
             tracing::info!(
                 sessions,

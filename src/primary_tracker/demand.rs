@@ -19,6 +19,8 @@ pub(crate) enum Wish {
     DialReady(SocketAddr, BootTime),
     /// A server closed an established session that its client did not end.
     ServerClosed(BootTime),
+    /// A replica was not to be reached, or has ended a session: one answer to a question sent not before this.
+    Look(SocketAddr, BootTime),
 }
 
 /// Shared by all sessions of a house (who write) and its tracker (who reads).
@@ -42,6 +44,8 @@ struct Wishes {
     ready: Option<(SocketAddr, BootTime)>,
     fresh: Option<BootTime>,
     closed: Option<BootTime>,
+    /// At most one for each node.
+    looks: Vec<(SocketAddr, BootTime)>,
 }
 
 impl Wishes {
@@ -55,6 +59,10 @@ impl Wishes {
             Wish::DialFailed(addr, at) => self.failed = later((addr, at), self.failed),
             Wish::DialReady(addr, at) => self.ready = later((addr, at), self.ready),
             Wish::ServerClosed(at) => self.closed = self.closed.max(Some(at)),
+            Wish::Look(addr, at) => {
+                self.looks.retain(|(other, _)| *other != addr);
+                self.looks.push((addr, at));
+            }
         }
     }
 
@@ -64,9 +72,14 @@ impl Wishes {
         let ready = self.ready.map(|(addr, at)| Wish::DialReady(addr, at));
         let fresh = self.fresh.map(Wish::Fresh);
         let closed = self.closed.map(Wish::ServerClosed);
+        let looks = self
+            .looks
+            .into_iter()
+            .map(|(addr, at)| Wish::Look(addr, at));
         [failed, ready, fresh, closed]
             .into_iter()
             .flatten()
+            .chain(looks)
             .collect()
     }
 }

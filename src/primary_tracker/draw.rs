@@ -13,9 +13,6 @@ impl Tracker {
         let decider = &self.decider;
         let reign = decider.reign.as_ref();
         let leader = reign.and_then(|r| decider.records.iter().find(|record| record.id == r.id));
-        let position = leader
-            .and_then(|record| record.latest.as_ref())
-            .and_then(|l| l.answer.position);
         let named = || {
             let mut latest = decider.records.iter().filter_map(|r| r.latest.as_ref());
             latest.find_map(|l| l.answer.scope.clone())
@@ -35,7 +32,7 @@ impl Tracker {
                     let verdict = decider.verdict(record, now);
                     NodePicture {
                         forced: self.chaos.is_silenced(record.id),
-                        ..record.picture(leads, position, verdict)
+                        ..record.picture(leads, verdict)
                     }
                 })
                 .collect(),

@@ -42,6 +42,9 @@ impl Decider {
             self.count_claim(at, now);
         }
         let ruled = self.decide(now);
+        if !matches!(result, CheckResult::silent | CheckResult::wrong_cluster) {
+            self.measure(at, now);
+        }
         self.records[at].fact().differs_from(&before) || ruled
     }
 

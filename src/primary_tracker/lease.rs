@@ -54,7 +54,7 @@ impl Lease {
     }
 }
 
-/// The token that ends the sessions of one epoch, and why it did. A session holds it from before it dials.
+/// The token that ends the sessions of one epoch, or the read sessions of one node, and why it did. A session holds it from before it dials.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Revocation {
     token: CancellationToken,
@@ -68,6 +68,16 @@ impl Revocation {
         self.token.cancel();
     }
 
+    /// Nobody new may come under it, and nobody who is there is ended by it.
+    pub(super) fn retire(&self) {
+        self.token.cancel();
+    }
+
+    /// Tells two apart.
+    pub(crate) fn id(&self) -> usize {
+        Arc::as_ptr(&self.reason) as usize
+    }
+
     pub(crate) fn is_revoked(&self) -> bool {
         self.token.is_cancelled()
     }
@@ -77,9 +87,10 @@ impl Revocation {
         self.reason.get().copied()
     }
 
-    /// Ends when the epoch is over, at once when it already is.
-    pub(crate) async fn revoked(&self) -> RevokeReason {
+    /// Ends when no session may start under it any more, at once when that is so already: with the reason to end those
+    /// that have, `None` where they stay.
+    pub(crate) async fn revoked(&self) -> Option<RevokeReason> {
         self.token.cancelled().await;
-        self.reason().unwrap_or(RevokeReason::moved)
+        self.reason()
     }
 }

@@ -1,12 +1,14 @@
 //! What the tracker publishes: the lease, or why there is none, and what is known of each node.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use uuid::Uuid;
 
-use super::{LeaderChange, Lease, Revocation, Verdict};
+use super::{LeaderChange, Lease, Readers, Verdict};
 use crate::clock::BootTime;
+use crate::topology::Feed;
 
 /// One consistent look at the cluster and at what was decided from it. Published by the tracker through a
 /// `watch`, its only writer.
@@ -58,8 +60,8 @@ impl Picture {
         self.lease.as_ref().filter(|lease| lease.is_valid(now))
     }
 
-    /// Does this change who may be written to, or how fresh that is? Each follower's answer changes a picture: a
-    /// crowd of held clients must not be woken by them.
+    /// Does this change who may be written to or read from, or how fresh that is? Each follower's answer changes a
+    /// picture: a crowd of held clients must not be woken by them.
     pub(crate) fn is_news_after(&self, before: &Self) -> bool {
         let lease = |picture: &Self| {
             let lease = picture.lease.as_ref()?;
@@ -70,6 +72,11 @@ impl Picture {
             || self.scope != before.scope
             || self.first_round_done != before.first_round_done
             || self.nodes.len() != before.nodes.len()
+            || self
+                .nodes
+                .iter()
+                .zip(before.nodes.iter())
+                .any(|(now, before)| now.reads() != before.reads())
     }
 
     /// `<scope>` for people.
@@ -126,7 +133,7 @@ pub(crate) struct NodePicture {
     /// May get sessions.
     pub(crate) enabled: bool,
     /// Ends the read sessions that start at it now.
-    pub(crate) readers: Revocation,
+    pub(crate) readers: Readers,
     /// Played silent by `/api/chaos`.
     pub(crate) forced: bool,
     pub(crate) up: bool,
@@ -148,4 +155,40 @@ pub(crate) struct NodePicture {
     /// The latest evidence in words: `200 running primary 5`, or the error.
     pub(crate) words: Arc<str>,
     pub(crate) verdict: Verdict,
+    pub(crate) reading: Reading,
+}
+
+/// What the read pool needs of a node.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading {
+    /// The IP address that gave the evidence, with PostgreSQL's port.
+    pub(crate) addr: Option<SocketAddr>,
+    /// Its share of new read sessions; 0 = none.
+    pub(crate) weight: u32,
+    /// `None` while it is no replica that runs.
+    pub(crate) feed: Option<Feed>,
+    pub(crate) noloadbalance: bool,
+    /// When the question was sent that the latest evidence answers.
+    pub(crate) asked: BootTime,
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self {
+            addr: None,
+            weight: 100,
+            feed: None,
+            noloadbalance: false,
+            asked: BootTime::ZERO,
+        }
+    }
+}
+
+impl NodePicture {
+    /// All that decides whether it may be read from, positions and times left out.
+    fn reads(&self) -> impl PartialEq + '_ {
+        let reading = &self.reading;
+        let place = (&self.name, reading.addr, self.enabled, self.up, self.leader);
+        (place, reading.weight, reading.feed, reading.noloadbalance)
+    }
 }

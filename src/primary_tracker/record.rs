@@ -6,10 +6,11 @@ use std::time::{Duration, SystemTime};
 
 use uuid::Uuid;
 
-use super::{NodePicture, Revocation, Verdict};
+use super::lag::Mark;
+use super::{NodePicture, Readers, Reading, Verdict};
 use crate::clock::BootTime;
 use crate::metrics::RevokeReason;
-use crate::topology::{Answer, Evidence, NodeId, NodeSettings, Role};
+use crate::topology::{Answer, Evidence, NodeId, NodeSettings};
 
 /// A node's `node_id` is the version-5 UUID of its name under this namespace, so that every process gives it the
 /// same.
@@ -35,8 +36,13 @@ pub(super) struct Record {
     pub(super) answered: BootTime,
     /// The operator's word on `settings.enabled`, until a reload changes that.
     pub(super) switch: Option<bool>,
-    /// Ends the node's read sessions. Those that write belong to an epoch.
-    pub(super) readers: Revocation,
+    /// When the answer of `latest` was here.
+    pub(super) heard: BootTime,
+    /// What its own position is measured against.
+    pub(super) mark: Option<Mark>,
+    /// When the end of a session there last made us ask.
+    pub(super) looked: BootTime,
+    pub(super) readers: Readers,
     /// Episodes that were said once and are not over.
     pub(super) said: Said,
     pub(super) people: People,
@@ -104,7 +110,10 @@ impl Record {
             foreign: None,
             answered: BootTime::ZERO,
             switch: None,
-            readers: Revocation::default(),
+            heard: BootTime::ZERO,
+            mark: None,
+            looked: BootTime::ZERO,
+            readers: Readers::default(),
             said: Said::default(),
             people: People::default(),
         }
@@ -126,7 +135,7 @@ impl Record {
 
     /// Ends the read sessions that are open now, and none that start later.
     pub(super) fn end_readers(&mut self, reason: RevokeReason) {
-        std::mem::take(&mut self.readers).revoke(reason);
+        self.readers.close(reason);
     }
 
     /// Answers, but is not up yet.
@@ -198,14 +207,8 @@ impl Record {
         }
     }
 
-    pub(super) fn picture(
-        &self,
-        leads: bool,
-        leader_position: Option<u64>,
-        verdict: Verdict,
-    ) -> NodePicture {
+    pub(super) fn picture(&self, leads: bool, verdict: Verdict) -> NodePicture {
         let answer = self.latest.as_ref().map(|l| &l.answer);
-        let is_replica = answer.is_some_and(|a| a.role == Some(Role::Replica));
         NodePicture {
             name: Arc::clone(&self.settings.name),
             node_id: self.node_id,
@@ -222,11 +225,7 @@ impl Record {
                 .and_then(|a| a.state.as_ref())
                 .map(|s| s.word().into()),
             timeline: answer.and_then(|a| a.timeline),
-            lag_bytes: answer
-                .filter(|_| is_replica)
-                .and_then(|a| a.position)
-                .zip(leader_position)
-                .map(|(replayed, written)| written.saturating_sub(replayed)),
+            lag_bytes: self.lag(),
             failures: self.failures,
             last_check: self.people.last_check,
             last_answer: self.people.last_answer,
@@ -238,6 +237,20 @@ impl Record {
                 .clone()
                 .unwrap_or_else(|| "not asked yet".into()),
             verdict,
+            reading: self.reading(),
+        }
+    }
+
+    /// What this node is for the read pool.
+    fn reading(&self) -> Reading {
+        // The answers of another cluster's node are silence, which leaves the older evidence; reads must not follow it.
+        let latest = self.latest.as_ref().filter(|_| !self.said.wrong_cluster);
+        Reading {
+            addr: self.dial,
+            weight: self.settings.weight,
+            feed: latest.and_then(|l| l.answer.feed()),
+            noloadbalance: latest.is_some_and(|l| l.answer.noloadbalance),
+            asked: latest.map_or(BootTime::ZERO, |l| l.sent),
         }
     }
 }

@@ -35,6 +35,15 @@ impl Tracker {
                         self.poller.want(id, at);
                     }
                 }
+                Wish::Look(addr, at) => {
+                    let records = &mut self.decider.records;
+                    if let Some(record) = records.iter_mut().find(|r| r.dial == Some(addr))
+                        && at.saturating_sub(record.looked) >= HEARTBEAT
+                    {
+                        record.looked = at;
+                        self.poller.want(record.id, at);
+                    }
+                }
             }
         }
     }

@@ -1,11 +1,12 @@
-//! The choice itself: a pure function of what is known and of `now`.
+//! Where a session goes, and whether it may still go there: pure functions of what is known and of `now`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::Route;
+use super::Intent;
+use super::pool::{self, Member};
 use crate::clock::BootTime;
-use crate::primary_tracker::{Picture, Revocation, WhyNobody};
+use crate::primary_tracker::{Lease, Picture, Revocation, WhyNobody};
 
 /// Where a session goes: an address, and the token that ends the session. Chosen together, so that no session can
 /// belong to one leader and be ended with another.
@@ -13,38 +14,92 @@ use crate::primary_tracker::{Picture, Revocation, WhyNobody};
 pub(crate) struct Target {
     pub(crate) name: Arc<str>,
     pub(crate) addr: SocketAddr,
+    /// The leader's; 0 at a replica.
     pub(crate) epoch: u64,
-    /// When the question was sent whose answer last proved the leader.
+    /// When the question was sent whose answer last spoke for the node.
     pub(crate) proved: BootTime,
     pub(crate) revocation: Revocation,
+    pub(crate) intent: Intent,
+    /// Chosen as the leader: then the lease decides, and a failed dial is everybody's doubt.
+    pub(crate) leads: bool,
+    /// A reader gets the leader because no replica is left.
+    pub(crate) is_fallback: bool,
 }
 
-/// Nobody may be written to now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoRoute(pub(crate) WhyNobody);
+/// Nobody can be had now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NoRoute {
+    NoLeader(WhyNobody),
+    /// And the leader may not stand in.
+    NoReplica,
+    /// Somebody is there and must be left alone; until when, `None` for until its next proof.
+    NotNow {
+        name: Arc<str>,
+        until: Option<BootTime>,
+    },
+}
 
 /// Fails closed: without a lease that is valid at `now` there is no target.
-pub(super) fn decide(route: Route, picture: &Picture, now: BootTime) -> Result<Target, NoRoute> {
-    match route {
-        Route::Primary => leader(picture, now),
-    }
-}
-
-fn leader(picture: &Picture, now: BootTime) -> Result<Target, NoRoute> {
+pub(super) fn leader(intent: Intent, picture: &Picture, now: BootTime) -> Result<Target, NoRoute> {
     let Some(lease) = picture.valid_lease(now) else {
         let ended = match picture.lease {
             Some(_) => WhyNobody::LeaseEnded,
             None => WhyNobody::NoProof,
         };
-        return Err(NoRoute(picture.why.unwrap_or(ended)));
+        return Err(NoRoute::NoLeader(picture.why.unwrap_or(ended)));
     };
-    Ok(Target {
+    let mut target = at_leader(intent, picture, lease);
+    target.is_fallback = !intent.route.writes();
+    Ok(target)
+}
+
+pub(super) fn read_at(intent: Intent, picture: &Picture, member: &Member<'_>) -> Target {
+    match member.lease {
+        Some(lease) => at_leader(intent, picture, lease),
+        None => Target {
+            name: Arc::clone(&member.node.name),
+            addr: member.addr,
+            epoch: 0,
+            proved: member.node.reading.asked,
+            revocation: pool::revocation(&intent, member.node),
+            intent,
+            leads: false,
+            is_fallback: false,
+        },
+    }
+}
+
+/// A reader's session is never ended with the epoch, only with its node.
+fn at_leader(intent: Intent, picture: &Picture, lease: &Lease) -> Target {
+    let node = picture
+        .nodes
+        .iter()
+        .find(|node| node.name == lease.leader.name);
+    let revocation = match node.filter(|_| !intent.route.writes()) {
+        Some(node) => pool::revocation(&intent, node),
+        None => lease.revocation.clone(),
+    };
+    Target {
         name: Arc::clone(&lease.leader.name),
         addr: lease.leader.addr,
         epoch: lease.epoch,
         proved: lease.proved,
-        revocation: lease.revocation.clone(),
-    })
+        revocation,
+        intent,
+        leads: true,
+        is_fallback: false,
+    }
+}
+
+/// May a session on `target` still start, or go on starting?
+pub(super) fn is_still_valid(target: &Target, picture: &Picture, now: BootTime) -> bool {
+    if target.leads {
+        return picture
+            .valid_lease(now)
+            .is_some_and(|lease| lease.epoch == target.epoch && lease.leader.addr == target.addr);
+    }
+    pool::pool(&target.intent, picture, now)
+        .any(|member| member.node.name == target.name && member.addr == target.addr)
 }
 
 #[cfg(test)]
@@ -61,17 +116,21 @@ mod tests {
         "127.0.0.1:5432".parse().unwrap()
     }
 
+    fn writable(picture: &Picture, now: BootTime) -> Result<Target, NoRoute> {
+        leader(Intent::default(), picture, now)
+    }
+
     #[test]
     fn the_leader_is_the_target_only_while_its_lease_lasts() {
         let mut picture = nobody();
         picture.lease = Some(lease(addr(), 3, NOW));
         picture.why = None;
 
-        let target = decide(Route::Primary, &picture, NOW + Duration::from_secs(9)).unwrap();
+        let target = writable(&picture, NOW + Duration::from_secs(9)).unwrap();
         assert_eq!((target.addr, target.epoch), (addr(), 3));
         assert_eq!(
-            decide(Route::Primary, &picture, NOW + Duration::from_secs(10)).unwrap_err(),
-            NoRoute(WhyNobody::LeaseEnded)
+            writable(&picture, NOW + Duration::from_secs(10)).unwrap_err(),
+            NoRoute::NoLeader(WhyNobody::LeaseEnded)
         );
     }
 
@@ -83,18 +142,18 @@ mod tests {
         picture.lease = Some(closed);
         picture.why = Some(WhyNobody::Retiring);
         assert_eq!(
-            decide(Route::Primary, &picture, NOW).unwrap_err(),
-            NoRoute(WhyNobody::Retiring)
+            writable(&picture, NOW).unwrap_err(),
+            NoRoute::NoLeader(WhyNobody::Retiring)
         );
 
         let revoked = lease(addr(), 1, NOW);
         revoked.revocation.revoke(RevokeReason::follows);
         picture.lease = Some(revoked);
-        assert!(decide(Route::Primary, &picture, NOW).is_err());
+        assert!(writable(&picture, NOW).is_err());
     }
 
     #[test]
     fn without_proof_there_is_nobody() {
-        assert!(decide(Route::Primary, &nobody(), NOW).is_err());
+        assert!(writable(&nobody(), NOW).is_err());
     }
 }

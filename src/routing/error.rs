@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use super::decide::NoRoute;
+use super::{Intent, pool};
 use crate::clock::BootTime;
 use crate::metrics::Refusal;
 use crate::primary_tracker::{Picture, WhyNobody};
@@ -19,8 +21,16 @@ pub(crate) enum RouteError {
         why: WhyNobody,
     },
 
-    #[error("the leader of {scope} could not be reached within {waited}")]
+    #[error("no replica of {scope} after {waited}")]
+    NoReplica {
+        scope: String,
+        waited: String,
+        detail: String,
+    },
+
+    #[error("{whom} of {scope} could not be reached within {waited}")]
     Unreachable {
+        whom: &'static str,
         scope: String,
         waited: String,
         /// The last dial's failure.
@@ -29,35 +39,50 @@ pub(crate) enum RouteError {
 }
 
 impl RouteError {
-    pub(super) fn no_healthy_nodes(
+    /// `failure` is the client's own last one.
+    pub(super) fn new(
+        no: NoRoute,
+        failure: Option<&str>,
+        intent: Intent,
         picture: &Picture,
-        why: WhyNobody,
         limit: Duration,
         now: BootTime,
     ) -> Self {
-        let mut detail = format!("{}.", capitalised(why.in_words()));
-        for node in picture.nodes.iter() {
-            let _ = match node.last_answer {
-                Some(at) => write!(
-                    detail,
-                    " {}: {}, last answered {} ago.",
-                    node.name,
-                    node.words,
-                    age(now.saturating_sub(at))
-                ),
-                None => write!(detail, " {}: {}, never answered.", node.name, node.words),
-            };
-        }
-        Self::NoHealthyNodes {
-            scope: picture.cluster().to_owned(),
-            waited: seconds(limit),
-            detail,
-            why,
+        let (scope, waited) = (picture.cluster().to_owned(), seconds(limit));
+        let nodes = nodes_in_words(intent, picture, now);
+        match no {
+            NoRoute::NoLeader(why) => Self::NoHealthyNodes {
+                scope,
+                waited,
+                detail: format!("{}.{nodes}", capitalised(why.in_words())),
+                why,
+            },
+            NoRoute::NoReplica => Self::NoReplica {
+                scope,
+                waited,
+                detail: format!("No replica may be read from.{nodes}"),
+            },
+            NoRoute::NotNow { name, .. } => {
+                let detail = failure.map_or_else(
+                    || format!("no turn to dial {name} came in time"),
+                    str::to_owned,
+                );
+                Self::unreachable(intent, picture, detail, limit)
+            }
         }
     }
 
-    pub(super) fn unreachable(picture: &Picture, detail: String, limit: Duration) -> Self {
+    pub(super) fn unreachable(
+        intent: Intent,
+        picture: &Picture,
+        detail: String,
+        limit: Duration,
+    ) -> Self {
         Self::Unreachable {
+            whom: match intent.route.writes() {
+                true => "the leader",
+                false => "the servers",
+            },
             scope: picture.cluster().to_owned(),
             waited: seconds(limit),
             detail,
@@ -66,7 +91,9 @@ impl RouteError {
 
     pub(crate) fn detail(&self) -> &str {
         match self {
-            Self::NoHealthyNodes { detail, .. } | Self::Unreachable { detail, .. } => detail,
+            Self::NoHealthyNodes { detail, .. }
+            | Self::NoReplica { detail, .. }
+            | Self::Unreachable { detail, .. } => detail,
         }
     }
 
@@ -76,8 +103,12 @@ impl RouteError {
                 "Connections wait for a leader as long as write_timeout_secs says. \
                  `patronictl list` on a node shows what the cluster thinks of itself."
             }
+            Self::NoReplica { .. } => {
+                "Connections wait for a replica as long as write_timeout_secs says. \
+                 fallback = \"leader\" sends them to the leader instead."
+            }
             Self::Unreachable { .. } => {
-                "Patroni names this leader, but PostgreSQL does not take the connection. \
+                "Patroni names this server, but PostgreSQL does not take the connection. \
                  Look at PostgreSQL's log there, and at what stands between it and this host."
             }
         }
@@ -90,10 +121,34 @@ impl RouteError {
                 why: WhyNobody::Disabled,
                 ..
             } => Refusal::disabled,
-            Self::NoHealthyNodes { .. } => Refusal::no_leader,
+            Self::NoHealthyNodes { .. } | Self::NoReplica { .. } => Refusal::no_leader,
             Self::Unreachable { .. } => Refusal::dial,
         }
     }
+}
+
+/// What is known of each node; for a reader also why it is not read from.
+fn nodes_in_words(intent: Intent, picture: &Picture, now: BootTime) -> String {
+    let mut words = String::new();
+    for node in picture.nodes.iter() {
+        let _ = match node.last_answer {
+            Some(at) => write!(
+                words,
+                " {}: {}, last answered {} ago",
+                node.name,
+                node.words,
+                age(now.saturating_sub(at))
+            ),
+            None => write!(words, " {}: {}, never answered", node.name, node.words),
+        };
+        if !intent.route.writes()
+            && let Err(out) = pool::member(&intent, picture, node, now)
+        {
+            let _ = write!(words, " ({})", out.in_words());
+        }
+        words.push('.');
+    }
+    words
 }
 
 /// `45 s`, `1.5 s`.
@@ -126,7 +181,11 @@ mod tests {
         let limit = Duration::from_secs(45);
         let why = WhyNobody::NobodyLeads;
 
-        let error = RouteError::no_healthy_nodes(&picture, why, limit, now);
+        let told = |picture: &Picture, limit| {
+            let no = NoRoute::NoLeader(why);
+            RouteError::new(no, None, Intent::default(), picture, limit, now)
+        };
+        let error = told(&picture, limit);
         assert_eq!(error.to_string(), "no leader of main after 45 s");
         assert_eq!(
             error.detail(),
@@ -138,11 +197,28 @@ mod tests {
         nodes[0].last_answer = Some(now.back(Duration::from_millis(250)));
         picture.nodes = nodes.into();
         let limit = Duration::from_millis(1500);
-        let error = RouteError::no_healthy_nodes(&picture, why, limit, now);
+        let error = told(&picture, limit);
         assert_eq!(error.to_string(), "no leader of the cluster after 1.5 s");
         assert!(
             error.detail().ends_with("5, last answered 0.2 s ago."),
             "{error:?}"
+        );
+    }
+
+    #[test]
+    fn a_reader_is_told_why_each_node_is_not_read_from() {
+        let (limit, now) = (Duration::from_secs(1), BootTime::ZERO);
+        let intent = Intent {
+            route: crate::routing::Route::Replica,
+            ..Intent::default()
+        };
+
+        let error = RouteError::new(NoRoute::NoReplica, None, intent, &nobody(), limit, now);
+
+        assert_eq!(error.to_string(), "no replica of main after 1 s");
+        assert_eq!(
+            error.detail(),
+            "No replica may be read from. pg1: 503 running replica 5, never answered (down)."
         );
     }
 }

@@ -15,7 +15,12 @@ pub(crate) enum News {
 impl Router {
     /// Waits until the leader's word is young enough for a session to start, at most `freshness_wait`. Silence falls
     /// back on the lease, so the caller asks [`Router::still_valid`] afterwards, whatever happened here.
+    ///
+    /// Readers need none.
     pub(crate) async fn fresh(&self, target: &Target) -> News {
+        if !target.intent.route.writes() {
+            return News::Heard;
+        }
         let now = self.clock.now();
         let mut picture = self.picture.clone();
         let (staleness, wait) = {
@@ -50,19 +55,14 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::routing::testing::Script;
-    use crate::routing::{Route, RoutingSettings};
+    use crate::routing::{Intent, RoutingSettings};
 
     const ADDR: &str = "127.0.0.1:1";
 
     async fn routed(script: &Script) -> Target {
         script.leads(ADDR.parse().unwrap());
-        let mut ticket = script.router.ticket();
-        script
-            .router
-            .route(Route::Primary, &mut ticket)
-            .await
-            .unwrap()
-            .target
+        let mut ticket = script.router.ticket(Intent::default());
+        script.router.route(&mut ticket).await.unwrap().target
     }
 
     async fn takes(script: &Script, target: &Target) -> Duration {

@@ -1,14 +1,16 @@
-//! The line in which clients wait for a leader and for their turn to dial it.
+//! The lines in which clients wait for a node and for their turn to dial it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
-use super::decide::{NoRoute, decide};
-use super::door::{Doors, Slot};
-use super::{Route, RouteError, RoutingSettings, Target, Ticket};
+use super::choice::Choice;
+use super::decide::{NoRoute, is_still_valid};
+use super::door::{Doors, Inside, Slot};
+use super::line::Lines;
+use super::{Intent, RouteError, RoutingSettings, Target, Ticket};
 use crate::clock::{BootTime, Clock};
 use crate::metrics::Metrics;
 use crate::primary_tracker::{Demand, OpenGuard, Picture, Wish};
@@ -20,10 +22,8 @@ pub(crate) struct Router {
     pub(super) settings: watch::Receiver<RoutingSettings>,
     pub(super) demand: Arc<Demand>,
     metrics: Arc<Metrics>,
-    /// First come, first served: only the head of the line watches the picture, so that ten thousand held clients
-    /// are not woken by each answer of a node.
-    turn: Semaphore,
-    doors: Doors,
+    lines: Lines,
+    pub(super) doors: Doors,
 }
 
 /// A target, and the right to dial it now.
@@ -31,7 +31,13 @@ pub(crate) struct Router {
 pub(crate) struct Routed {
     pub(crate) target: Target,
     pub(crate) slot: Slot,
+    pub(crate) inside: Inside,
 }
+
+/// A position is no news, so whoever waits for a replica to catch up looks itself.
+const LOOK_AT_LAG: Duration = Duration::from_millis(100);
+/// A reader dials two nodes in a row; then it waits for news of one.
+const TRIES: u32 = 2;
 
 impl Router {
     pub(crate) fn new(
@@ -47,64 +53,71 @@ impl Router {
             settings,
             demand,
             metrics,
-            turn: Semaphore::new(1),
+            lines: Lines::default(),
             doors: Doors::default(),
         }
     }
 
     /// A client's time starts to run.
-    pub(crate) fn ticket(&self) -> Ticket {
-        Ticket::new(self.settings.borrow().write_timeout)
+    pub(crate) fn ticket(&self, intent: Intent) -> Ticket {
+        let limit = self.settings.borrow().write_timeout;
+        Ticket::new(self.lines.of(intent), limit)
     }
 
-    /// Waits for a leader and for a slot to dial it, in order of arrival, until the ticket's deadline.
-    pub(crate) async fn route(
-        &self,
-        route: Route,
-        ticket: &mut Ticket,
-    ) -> Result<Routed, RouteError> {
+    /// Waits for a node and for a slot to dial it, in order of arrival, until the ticket's deadline.
+    pub(crate) async fn route(&self, ticket: &mut Ticket) -> Result<Routed, RouteError> {
         let deadline = ticket.deadline;
-        let routed = tokio::time::timeout_at(deadline, self.wait(route, ticket)).await;
+        let routed = tokio::time::timeout_at(deadline, self.wait(ticket)).await;
         ticket.release();
-        routed.map_err(|_late| self.time_is_up(route, ticket))
+        routed.map_err(|_late| self.give_up(ticket))
     }
 
     /// May a session on `target` still start, or go on starting?
     pub(crate) fn still_valid(&self, target: &Target) -> bool {
-        let picture = self.picture.borrow();
-        picture
-            .valid_lease(self.clock.now())
-            .is_some_and(|lease| lease.epoch == target.epoch && lease.leader.addr == target.addr)
+        is_still_valid(target, &self.picture.borrow(), self.clock.now())
     }
 
-    /// A dial of `ticket`'s client failed: nobody dials there before the leader was proved anew.
+    /// A dial of `ticket`'s client failed. Nobody dials the leader before it was proved anew; readers pass by a replica
+    /// for a while, and this one tries the next.
     pub(crate) fn dial_failed(&self, ticket: &mut Ticket, addr: SocketAddr, why: String) {
-        self.fail(addr);
+        let leads = ticket.last.as_ref().is_none_or(|target| target.leads);
+        self.distrust(addr, leads);
         ticket.failure = Some(why);
+        ticket.tried += 1;
+        if !ticket.line.intent.route.writes() && ticket.tried >= TRIES {
+            ticket.after = Some(self.clock.now());
+        }
     }
 
-    /// An attempt failed in a way that may be this client's own doing: it alone waits for a new proof.
+    /// An attempt failed in a way that may be this client's own doing: it alone waits for a new proof, or tries the next
+    /// replica.
     pub(crate) fn attempt_failed(&self, ticket: &mut Ticket, why: String) {
         let now = self.clock.now();
-        self.demand.wish(Wish::Fresh(now));
-        ticket.after = Some(now);
+        match &ticket.last {
+            Some(target) if !target.leads => self.demand.wish(Wish::Look(target.addr, now)),
+            _ => self.demand.wish(Wish::Fresh(now)),
+        }
+        if ticket.line.intent.route.writes() {
+            ticket.after = Some(now);
+        }
         ticket.failure = Some(why);
     }
 
-    /// The proof was wrong or came too early for `addr`: as after a failed dial, nobody goes there before a new one.
-    pub(crate) fn distrust(&self, addr: SocketAddr) {
-        self.fail(addr);
-    }
-
-    /// The tracker first: a success in between is then told again, rather than overtaken.
-    fn fail(&self, addr: SocketAddr) {
+    /// The proof was wrong or came too early for `addr`: as after a failed dial.
+    ///
+    /// Only the leader's failure is a doubt of everything. A replica's concerns its own readers: it alone is asked, once.
+    /// The tracker is told first: a success in between is then told again, rather than overtaken.
+    pub(crate) fn distrust(&self, addr: SocketAddr, leads: bool) {
         let now = self.clock.now();
-        self.demand.wish(Wish::DialFailed(addr, now));
+        self.demand.wish(match leads {
+            true => Wish::DialFailed(addr, now),
+            false => Wish::Look(addr, now),
+        });
         self.doors.note_failed(addr, now);
     }
 
-    /// A dial reached its first ReadyForQuery. The tracker is told only what it does not know: the first of an epoch,
-    /// and the first after a failure.
+    /// A dial to the leader reached its first ReadyForQuery. The tracker is told only what it does not know: the first
+    /// of an epoch, and the first after a failure.
     pub(crate) fn dial_ready(&self, addr: SocketAddr, epoch: u64) {
         if self.doors.is_ready_news(addr, epoch) {
             self.demand.wish(Wish::DialReady(addr, self.clock.now()));
@@ -117,41 +130,52 @@ impl Router {
     }
 
     /// A server closed an established session that its client did not end.
-    pub(crate) fn server_closed(&self) {
-        self.demand.wish(Wish::ServerClosed(self.clock.now()));
+    pub(crate) fn server_closed(&self, addr: SocketAddr, leads: bool) {
+        let now = self.clock.now();
+        self.demand.wish(match leads {
+            true => Wish::ServerClosed(now),
+            false => Wish::Look(addr, now),
+        });
     }
 
-    /// A read-write session is open, as long as the guard lives.
-    pub(crate) fn open(&self) -> OpenGuard {
-        self.demand.open()
+    /// A session is open, as long as the guard lives: one to write with keeps the leader in use.
+    pub(crate) fn open(&self, target: &Target) -> Option<OpenGuard> {
+        if target.is_fallback {
+            self.metrics.read_fallback.inc();
+        }
+        target.intent.route.writes().then(|| self.demand.open())
     }
 
     pub(crate) fn now(&self) -> BootTime {
         self.clock.now()
     }
 
-    async fn wait(&self, route: Route, ticket: &mut Ticket) -> Routed {
-        let at_once = self.choose(route, &self.picture.borrow());
-        let is_free = at_once.is_ok_and(|target| self.may_be_dialled(&target));
-        let is_behind = self.turn.available_permits() == 0 && self.demand.held_now() > 0;
-        if !is_free || is_behind {
+    async fn wait(&self, ticket: &mut Ticket) -> Routed {
+        let line = Arc::clone(&ticket.line);
+        let is_free = self.choose(ticket, &self.picture.borrow()).is_ok();
+        if !is_free || line.is_held_up() {
             // Behind somebody who is held, one waits for the same; behind somebody who waits for a slot, one does not.
             ticket.hold(&self.demand, &self.metrics);
         }
         self.own_proof(ticket).await;
-        let _turn = self.turn.acquire().await;
+        let _turn = line.turn.acquire().await;
         let mut picture = self.picture.clone();
         loop {
-            let target = self.target(route, ticket, &mut picture).await;
-            if let Some(routed) = self.slot(route, &target, ticket, &mut picture).await {
+            let target = self.target(ticket, &mut picture).await;
+            if let Some(routed) = self.slot(&target, ticket, &mut picture).await {
+                ticket.after = None;
+                ticket.last = Some(routed.target.clone());
                 return routed;
             }
         }
     }
 
-    /// A client whose attempt has failed by its own doing waits for news of the leader before it joins the line, so
-    /// that nobody waits behind it.
+    /// A client whose attempt to write has failed by its own doing waits for news of the leader before it joins the
+    /// line, so that nobody waits behind it.
     async fn own_proof(&self, ticket: &mut Ticket) {
+        if !ticket.line.intent.route.writes() {
+            return;
+        }
         let Some(after) = ticket.after.take() else {
             return;
         };
@@ -168,25 +192,24 @@ impl Router {
     }
 
     /// The head of the line waits for somebody who may be dialled.
-    async fn target(
-        &self,
-        route: Route,
-        ticket: &mut Ticket,
-        picture: &mut watch::Receiver<Picture>,
-    ) -> Target {
+    async fn target(&self, ticket: &mut Ticket, picture: &mut watch::Receiver<Picture>) -> Target {
         loop {
-            let chosen = self.choose(route, &picture.borrow_and_update());
-            let mut pause = None;
-            if let Ok(target) = chosen {
-                pause = self.pause(&target, ticket);
-                if pause == Some(Duration::ZERO) {
-                    return target;
-                }
-            }
+            let no = match self.choose(ticket, &picture.borrow_and_update()) {
+                Ok(choice) => return choice.target,
+                Err(no) => no,
+            };
             ticket.hold(&self.demand, &self.metrics);
+            let now = self.clock.now();
+            let until = match no {
+                NoRoute::NotNow { until, .. } => until,
+                NoRoute::NoLeader(_) | NoRoute::NoReplica => None,
+            };
+            let reads = &ticket.line.intent.reads;
+            let look = reads.max_lag_bytes.map(|_| now + LOOK_AT_LAG);
+            let again = until.into_iter().chain(look).min();
             tokio::select! {
                 () = changed(picture) => {}
-                () = tokio::time::sleep(pause.unwrap_or_default()), if pause.is_some() => {}
+                () = self.clock.sleep_until(again.unwrap_or(now)), if again.is_some() => {}
             }
         }
     }
@@ -194,7 +217,6 @@ impl Router {
     /// `None` when the target is no longer the one to dial.
     async fn slot(
         &self,
-        route: Route,
         target: &Target,
         ticket: &Ticket,
         picture: &mut watch::Receiver<Picture>,
@@ -203,21 +225,18 @@ impl Router {
         let slots = self.doors.slots(target.addr, size);
         let permit = slots.acquire_owned();
         tokio::pin!(permit);
-        let is_same = |picture: &Picture| {
-            self.choose(route, picture)
-                .is_ok_and(|now| now.epoch == target.epoch && now.addr == target.addr)
-        };
+        let is_same = |now: &Target| now.epoch == target.epoch && now.addr == target.addr;
         loop {
             tokio::select! {
                 permit = &mut permit => {
                     let slot = Slot::new(permit.ok()?);
                     // Those before us may have met a closed door.
-                    let now = self.choose(route, &picture.borrow()).ok()?;
-                    let is_open = self.pause(&now, ticket) == Some(Duration::ZERO);
-                    return (now.addr == target.addr && is_open).then_some(Routed { target: now, slot });
+                    let choice = self.choose(ticket, &picture.borrow()).ok()?;
+                    return is_same(&choice.target).then(|| self.let_in(choice, ticket, slot));
                 }
                 () = changed(picture) => {
-                    if !is_same(&picture.borrow_and_update()) {
+                    let choice = self.choose(ticket, &picture.borrow_and_update()).ok()?;
+                    if !is_same(&choice.target) {
                         return None;
                     }
                 }
@@ -225,49 +244,35 @@ impl Router {
         }
     }
 
-    /// How long a target must be left alone, `None` for until it is proved anew.
-    fn pause(&self, target: &Target, ticket: &Ticket) -> Option<Duration> {
-        if !self.may_be_dialled(target) {
-            return None;
+    fn let_in(&self, choice: Choice, ticket: &Ticket, slot: Slot) -> Routed {
+        let Choice { target, rivals } = choice;
+        if !rivals.is_empty() {
+            ticket.line.turns().take(&rivals, target.addr);
         }
-        Some(match ticket.was_held() {
-            true => self.doors.pause(target.addr, self.clock.now()),
-            // Whoever never waited is told at once that the node is full.
-            false => Duration::ZERO,
-        })
+        Routed {
+            inside: self.doors.enter(target.addr),
+            target,
+            slot,
+        }
     }
 
-    /// No dial has failed there since the leader was last proved.
-    fn may_be_dialled(&self, target: &Target) -> bool {
-        !self.doors.failed_since(target.addr, target.proved)
-    }
-
-    fn choose(&self, route: Route, picture: &Picture) -> Result<Target, NoRoute> {
-        decide(route, picture, self.clock.now())
-    }
-
-    fn time_is_up(&self, route: Route, ticket: &Ticket) -> RouteError {
+    /// The words for a client whose time is up.
+    pub(crate) fn give_up(&self, ticket: &Ticket) -> RouteError {
         let picture = self.picture.borrow();
-        match (self.choose(route, &picture), &ticket.failure) {
-            (Ok(_), Some(failure)) => {
-                RouteError::unreachable(&picture, failure.clone(), ticket.limit)
-            }
-            (Ok(target), None) => {
-                let detail = format!("no turn to dial {} came in time", target.name);
-                RouteError::unreachable(&picture, detail, ticket.limit)
-            }
-            (Err(NoRoute(why)), _) => {
-                if route == Route::Primary {
-                    self.metrics.failovers.inc();
-                }
-                RouteError::no_healthy_nodes(&picture, why, ticket.limit, self.clock.now())
-            }
+        let (intent, now) = (ticket.line.intent, self.clock.now());
+        let failure = ticket.failure.as_deref();
+        let no = match self.choose(ticket, &picture) {
+            // There is somebody, only not for this client in its time.
+            Ok(Choice { target, .. }) => NoRoute::NotNow {
+                name: target.name,
+                until: None,
+            },
+            Err(no) => no,
+        };
+        if intent.route.writes() && matches!(no, NoRoute::NoLeader(_)) {
+            self.metrics.failovers.inc();
         }
-    }
-
-    /// The words for a client whose last attempt failed when its time was up.
-    pub(crate) fn give_up(&self, route: Route, ticket: &Ticket) -> RouteError {
-        self.time_is_up(route, ticket)
+        RouteError::new(no, failure, intent, &picture, ticket.limit, now)
     }
 }
 
@@ -302,8 +307,8 @@ mod tests {
     fn client(script: &Script) -> tokio::task::JoinHandle<Result<Routed, RouteError>> {
         let router = Arc::clone(&script.router);
         tokio::spawn(async move {
-            let mut ticket = router.ticket();
-            router.route(Route::Primary, &mut ticket).await
+            let mut ticket = router.ticket(Intent::default());
+            router.route(&mut ticket).await
         })
     }
 
@@ -365,7 +370,7 @@ mod tests {
         let script = script(20);
         script.leads(addr(A));
         a_moment().await;
-        let mut failed = script.router.ticket();
+        let mut failed = script.router.ticket(Intent::default());
         let words = "connection refused".to_owned();
         script.router.dial_failed(&mut failed, addr(A), words);
         let waiting = [client(&script), client(&script)];
@@ -386,9 +391,9 @@ mod tests {
         a_moment().await;
         let router = Arc::clone(&script.router);
         let shy = tokio::spawn(async move {
-            let mut ticket = router.ticket();
+            let mut ticket = router.ticket(Intent::default());
             router.attempt_failed(&mut ticket, "closed".into());
-            router.route(Route::Primary, &mut ticket).await
+            router.route(&mut ticket).await
         });
         a_moment().await;
 
@@ -448,7 +453,7 @@ mod tests {
         let next = client(&script);
         a_moment().await;
 
-        let mut ticket = script.router.ticket();
+        let mut ticket = script.router.ticket(Intent::default());
         let words = "connection refused".to_owned();
         script.router.dial_failed(&mut ticket, addr(A), words);
         drop(first);
@@ -470,7 +475,7 @@ mod tests {
         assert_eq!([ready(1), ready(1), ready(1)], [1, 0, 0]);
         assert_eq!([ready(2), ready(2)], [1, 0]);
 
-        script.router.distrust(addr(A));
+        script.router.distrust(addr(A), true);
         script.demand.take_wishes();
 
         assert_eq!([ready(2), ready(2)], [1, 0]);

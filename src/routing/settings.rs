@@ -7,14 +7,70 @@ use std::time::Duration;
 pub(crate) enum Route {
     #[default]
     Primary,
+    Replica,
+    /// The leader and the replicas.
+    Any,
 }
 
 impl Route {
+    pub(crate) const ALL: [Self; 3] = [Self::Primary, Self::Replica, Self::Any];
+
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Primary => "primary",
+            Self::Replica => "replica",
+            Self::Any => "any",
         }
     }
+
+    /// Are its sessions the lease's, to write with?
+    pub(crate) fn writes(self) -> bool {
+        self == Self::Primary
+    }
+}
+
+/// What the clients of a listener want. Those who want the same wait in one line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Intent {
+    pub(crate) route: Route,
+    pub(crate) reads: ReadSettings,
+}
+
+/// How a read port chooses. Without meaning for [`Route::Primary`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct ReadSettings {
+    pub(crate) policy: Policy,
+    pub(crate) fallback: Fallback,
+    pub(crate) on_promotion: OnPromotion,
+    /// Nobody who does not stream, not even when nobody does.
+    pub(crate) require_streaming: bool,
+    /// Also those that live on the archive.
+    pub(crate) archive_recovery: bool,
+    pub(crate) max_lag_bytes: Option<u64>,
+}
+
+/// Which of several nodes a read client gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Policy {
+    #[default]
+    RoundRobin,
+    LeastConnections,
+}
+
+/// Who serves reads when no replica does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Fallback {
+    #[default]
+    Leader,
+    None,
+}
+
+/// What becomes of the read sessions of a node that starts to lead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum OnPromotion {
+    #[default]
+    Keep,
+    Close,
 }
 
 /// Limits of waiting and of dialling.

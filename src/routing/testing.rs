@@ -11,7 +11,9 @@ use super::{Router, RoutingSettings};
 use crate::clock::{BootTime, Clock};
 use crate::metrics::{Metrics, RevokeReason};
 pub(crate) use crate::primary_tracker::Wish;
-use crate::primary_tracker::{Demand, Leader, Lease, NodePicture, Picture, Revocation, WhyNobody};
+use crate::primary_tracker::{
+    Demand, Leader, Lease, NodePicture, Picture, Reading, Revocation, WhyNobody,
+};
 
 /// One node is known, nobody leads.
 pub(crate) fn nobody() -> Picture {
@@ -25,7 +27,7 @@ pub(crate) fn nobody() -> Picture {
             node_id: Uuid::nil(),
             address: "10.0.0.11:5432".into(),
             enabled: true,
-            readers: Revocation::default(),
+            readers: Default::default(),
             forced: false,
             up: true,
             leader: false,
@@ -40,6 +42,7 @@ pub(crate) fn nobody() -> Picture {
             last_error: None,
             words: "503 running replica 5".into(),
             verdict: Default::default(),
+            reading: Reading::default(),
         }]),
         last_failover: None,
         changes: Arc::new([]),

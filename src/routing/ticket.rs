@@ -5,32 +5,42 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::Target;
+use super::line::{self, Line};
 use crate::clock::BootTime;
 use crate::metrics::Metrics;
 use crate::primary_tracker::{Demand, HeldGuard};
 
 /// One per client, for all of its attempts.
 pub(crate) struct Ticket {
+    pub(super) line: Arc<Line>,
     pub(super) deadline: Instant,
     /// What `deadline` was made of, for the words at its end.
     pub(super) limit: Duration,
     /// Only while the client waits.
     held: Option<Held>,
     was_held: bool,
-    /// Only a leader proved after this will do: one of this client's own attempts failed then.
+    /// Only a node proved after this will do: one of this client's own attempts failed then.
     pub(super) after: Option<BootTime>,
+    /// Where the last attempt went.
+    pub(super) last: Option<Target>,
+    /// A reader's failed dials since it last had to wait for news.
+    pub(super) tried: u32,
     /// How the last attempt failed.
     pub(super) failure: Option<String>,
 }
 
 impl Ticket {
-    pub(super) fn new(limit: Duration) -> Self {
+    pub(super) fn new(line: Arc<Line>, limit: Duration) -> Self {
         Self {
+            line,
             deadline: Instant::now() + limit,
             limit,
             held: None,
             was_held: false,
             after: None,
+            last: None,
+            tried: 0,
             failure: None,
         }
     }
@@ -60,6 +70,7 @@ impl Ticket {
         self.held.get_or_insert_with(|| {
             metrics.held_clients.inc();
             Held {
+                _line: self.line.hold(),
                 _demand: demand.hold(),
                 metrics: Arc::clone(metrics),
                 since: Instant::now(),
@@ -74,6 +85,7 @@ impl Ticket {
 
 /// Counts a held client as long as it lives.
 struct Held {
+    _line: line::Held,
     _demand: HeldGuard,
     metrics: Arc<Metrics>,
     since: Instant,

@@ -35,7 +35,11 @@ pub(super) struct Met {
 
 impl Attempt<'_> {
     pub(super) async fn run(mut self) -> Result<Met, Setback> {
-        let Routed { target, slot } = self.route().await?;
+        let Routed {
+            target,
+            slot,
+            inside,
+        } = self.route().await?;
         let shared = &self.worker.shared;
         let mut server = self.dial(&target).await?;
         let mut slot = TimedSlot::new(slot);
@@ -44,7 +48,7 @@ impl Attempt<'_> {
             return Err(Setback::Moved);
         }
         let registry = &self.worker.registry;
-        let seat = registry.seat(shared, self.listener, self.client.peer, &target);
+        let seat = registry.seat(shared, self.listener, self.client.peer, &target, inside);
         let seat = seat.ok_or(Setback::Moved)?;
         let introduced = self.introduce(&target, &mut server, &mut slot).await?;
         let ear = match introduced.road {
@@ -63,13 +67,13 @@ impl Attempt<'_> {
         let router = &self.worker.shared.router;
         let routed = tokio::select! {
             biased;
-            routed = router.route(self.listener.route, self.ticket) => routed,
+            routed = router.route(self.ticket) => routed,
             end = self.client.left() => return Err(end.into()),
         };
         Ok(routed.map_err(|error| End::late(&error))?)
     }
 
-    /// Connects, while the leader is asked for fresh news where the last are old, and again where the dial has
+    /// Connects, while the leader of a writer is asked for fresh news where the last are old, and again where the dial has
     /// outlasted them.
     async fn dial(&mut self, target: &Target) -> Result<TcpStream, Setback> {
         let left = self.ticket.deadline() - Instant::now();

@@ -117,7 +117,9 @@ impl Ear {
         }
         if heard.ready {
             self.slot.slot = None;
-            shared.router.dial_ready(place.addr, place.epoch);
+            if place.leads {
+                shared.router.dial_ready(place.addr, place.epoch);
+            }
         }
         heard
     }
@@ -157,12 +159,14 @@ fn understand(tag: u8, body: &[u8], place: &Place, shared: &Shared, heard: &mut 
                 heard.key = Some(shared.cancels.issue(key, place.addr));
             }
         }
-        b'S' if parameter(body) == Some((b"in_hot_standby", b"on")) => {
+        b'S' if place.route.writes() && parameter(body) == Some((b"in_hot_standby", b"on")) => {
             heard.in_recovery = Some(0);
         }
         b'E' => match error_code(body) {
             Some(b"53300") => shared.router.node_is_full(place.addr),
-            Some(b"57P01" | b"57P02" | b"57P03") => shared.router.distrust(place.addr),
+            Some(b"57P01" | b"57P02" | b"57P03") => {
+                shared.router.distrust(place.addr, place.leads);
+            }
             _ => {}
         },
         READY => heard.ready = true,

@@ -25,7 +25,7 @@ pub(super) enum End {
     NotPostgres,
 
     /// PostgreSQL before 17 closes when TLS comes unasked, and nothing can be said inside of TLS.
-    #[error("the leader does not take TLS without an SSLRequest")]
+    #[error("the server does not take TLS without an SSLRequest")]
     NoDirectTls,
 
     #[error("refused: {}", refusal.message)]
@@ -43,7 +43,8 @@ pub(super) enum End {
 /// An attempt at a server that came to nothing; the client does not know of it, so another one may follow.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Setback {
-    #[error("the leader changed")]
+    /// The leader changed, or the replica is none any more.
+    #[error("the node is not to be used any more")]
     Moved,
 
     /// The server's or the network's fault: a doubt for everybody.

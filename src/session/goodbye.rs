@@ -7,19 +7,31 @@ use tokio::io::AsyncWriteExt;
 use super::stream::Stream;
 use crate::metrics::RevokeReason;
 use crate::protocol::{Code, Refusal};
+use crate::routing::Route;
 
 /// A close while the client's bytes are unread resets the connection, and the words are lost with it.
 const LINGER: Duration = Duration::from_secs(1);
 
-pub(super) fn revoked(node: &str, reason: RevokeReason) -> Refusal {
+pub(super) fn revoked(node: &str, route: Route, reason: RevokeReason) -> Refusal {
+    let (why, hint) = match (route.writes(), reason) {
+        (true, _) => (
+            reason.in_words(),
+            "Connect again: a new connection lands on the present leader.",
+        ),
+        (false, RevokeReason::moved) => (
+            "it became the leader",
+            "Connect again: a new connection lands on a replica.",
+        ),
+        (false, _) => (
+            reason.in_words(),
+            "Connect again: a new connection lands on another node.",
+        ),
+    };
     Refusal::new(
         Code::AdminShutdown,
-        format!(
-            "terminating connection to {node} because {}",
-            reason.in_words()
-        ),
+        format!("terminating connection to {node} because {why}"),
     )
-    .hint("Connect again: a new connection lands on the present leader.")
+    .hint(hint)
 }
 
 pub(super) fn draining() -> Refusal {

@@ -18,7 +18,7 @@ use super::stay;
 use super::stream::{Peer, Stream};
 use super::worker::{Alive, Worker};
 use crate::net::{Address, Socket};
-use crate::routing::Route;
+use crate::routing::Intent;
 
 /// After an accept that failed.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -28,8 +28,8 @@ const QUEUE: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Listener {
     pub(super) address: Address,
-    pub(super) route: Route,
-    /// May change with a reload.
+    /// What its next clients want. May change with a reload, as may the limit.
+    pub(super) intent: Cell<Intent>,
     pub(super) max_connections: Cell<Option<usize>>,
     /// Shared with the other workers that serve this address.
     pub(super) count: Arc<AtomicUsize>,

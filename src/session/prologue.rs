@@ -93,11 +93,11 @@ impl Prologue<'_> {
                 let refusal = Refusal::new(
                     Code::CannotConnectNow,
                     format!(
-                        "{node} answers {} otherwise than the leader before it",
+                        "{node} answers {} otherwise than the server before it",
                         request.name()
                     ),
                 )
-                .hint("Connect again: the leader changed while this connection was made.");
+                .hint("Connect again: the server changed while this connection was made.");
                 return Err(End::Refused {
                     refusal: Box::new(refusal),
                     reason: Some(metrics::Refusal::dial),

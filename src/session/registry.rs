@@ -13,15 +13,15 @@ use super::shared::Shared;
 use super::stream::Peer;
 use super::sweep::Looks;
 use crate::metrics::{RevokeReason, SessionLabel};
-use crate::routing::{OpenGuard, Target};
+use crate::routing::{Inside, OpenGuard, Route, Target};
 
 /// The sessions of one worker.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     places: RefCell<HashMap<u64, Rc<Place>>>,
     next: Cell<u64>,
-    /// Epochs whose end a task of this worker awaits: one each, however many sessions they have.
-    watched: RefCell<HashSet<u64>>,
+    /// Revocations that a task of this worker awaits: one each, however many sessions they would end.
+    watched: RefCell<HashSet<usize>>,
 }
 
 /// What others must know of a session.
@@ -31,7 +31,13 @@ pub(super) struct Place {
     pub(super) peer: Peer,
     pub(super) node: Arc<str>,
     pub(super) addr: SocketAddr,
+    /// Its listener's word when it came.
+    pub(super) route: Route,
+    /// The node was chosen as the leader.
+    pub(super) leads: bool,
     pub(super) epoch: u64,
+    /// Which revocation ends it.
+    ends_with: usize,
     /// Its bytes cannot be read: TLS or GSS encryption.
     pub(super) opaque: Cell<bool>,
     /// The socket of the server, once the session is relayed.
@@ -56,11 +62,12 @@ pub(super) struct Seat {
     registry: Rc<Registry>,
     shared: Arc<Shared>,
     id: u64,
-    _open: OpenGuard,
+    _open: Option<OpenGuard>,
+    _inside: Inside,
 }
 
 impl Registry {
-    /// `None` when the epoch is over. On this thread nothing can happen between that look and the entry, so a
+    /// `None` when the epoch is over, or the node takes no readers any more. On this thread nothing can happen between that look and the entry, so a
     /// revocation cannot miss a session.
     pub(super) fn seat(
         self: &Rc<Self>,
@@ -68,6 +75,7 @@ impl Registry {
         listener: &Rc<Listener>,
         peer: Peer,
         target: &Target,
+        inside: Inside,
     ) -> Option<Seat> {
         if target.revocation.is_revoked() {
             return None;
@@ -77,7 +85,10 @@ impl Registry {
             peer,
             node: Arc::clone(&target.name),
             addr: target.addr,
+            route: target.intent.route,
+            leads: target.leads,
             epoch: target.epoch,
+            ends_with: target.revocation.id(),
             opaque: Cell::new(false),
             server: Cell::new(None),
             looks: Cell::default(),
@@ -93,7 +104,8 @@ impl Registry {
             registry: Rc::clone(self),
             shared: Arc::clone(shared),
             id,
-            _open: shared.router.open(),
+            _open: shared.router.open(target),
+            _inside: inside,
         };
         shared.metrics.sessions.get_or_create(&seat.label()).inc();
         Some(seat)
@@ -130,16 +142,17 @@ impl Registry {
     }
 
     fn watch(self: &Rc<Self>, target: &Target) {
-        let epoch = target.epoch;
-        if !self.watched.borrow_mut().insert(epoch) {
+        let id = target.revocation.id();
+        if !self.watched.borrow_mut().insert(id) {
             return;
         }
         let (registry, revocation) = (Rc::clone(self), target.revocation.clone());
         tokio::task::spawn_local(async move {
             let reason = revocation.revoked().await;
-            registry.watched.borrow_mut().remove(&epoch);
+            registry.watched.borrow_mut().remove(&id);
+            let Some(reason) = reason else { return };
             registry.each(|place| {
-                if place.epoch == epoch {
+                if place.ends_with == id {
                     place.give(Order::Revoked(reason));
                 }
             });
@@ -180,7 +193,7 @@ impl Seat {
     fn label(&self) -> SessionLabel {
         SessionLabel {
             node: self.place.node.to_string(),
-            route: self.place.listener.route.word(),
+            route: self.place.route.word(),
         }
     }
 }

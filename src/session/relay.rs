@@ -235,12 +235,12 @@ impl Relay {
             self.forward.down.append(&words);
             self.worker
                 .refused(metrics::Refusal::in_recovery, &place.node);
-            return router.distrust(place.addr);
+            return router.distrust(place.addr, place.leads);
         }
         let has_begun = self.hearing.ear.is_none();
         let Some(scan) = &self.forward.scan else {
             if has_begun && !self.forward.up.ended {
-                router.server_closed();
+                router.server_closed(place.addr, place.leads);
             }
             return;
         };
@@ -248,9 +248,9 @@ impl Relay {
             return;
         }
         if has_begun {
-            router.server_closed();
+            router.server_closed(place.addr, place.leads);
         } else if !scan.down.has_said_why() {
-            router.distrust(place.addr);
+            router.distrust(place.addr, place.leads);
         }
         if scan.down.at_boundary() && !scan.down.has_said_why() {
             let words = goodbye::server_lost(&place.node).encode();
@@ -295,10 +295,11 @@ impl Relay {
             Over::Drained => Some(goodbye::draining()),
             Over::Ordered(Order::Revoked(reason)) => {
                 self.worker.shared.metrics.revoke(reason, 1);
-                Some(goodbye::revoked(&place.node, reason))
+                Some(goodbye::revoked(&place.node, place.route, reason))
             }
             Over::Ordered(Order::DeadPeer) => {
-                self.worker.shared.router.server_closed();
+                let router = &self.worker.shared.router;
+                router.server_closed(place.addr, place.leads);
                 Some(goodbye::server_lost(&place.node))
             }
         };

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use crate::net::Address;
-use crate::routing::Route;
+use crate::routing::Intent;
 
 /// One `[[listeners]]` of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListenerSettings {
     pub(crate) address: Address,
-    pub(crate) route: Route,
+    pub(crate) intent: Intent,
     pub(crate) max_connections: Option<usize>,
     /// Unix sockets: permission bits, default 0777.
     pub(crate) mode: Option<u32>,

@@ -80,7 +80,8 @@ impl Stay {
         let for_server = self.worker.shared.limits.descriptor().ok_or_else(|| {
             End::full("too many connections: no file descriptor is left for another one")
         })?;
-        let mut ticket = self.worker.shared.router.ticket();
+        let intent = self.listener.intent.get();
+        let mut ticket = self.worker.shared.router.ticket(intent);
         loop {
             let attempt = Attempt {
                 worker: &self.worker,
@@ -95,7 +96,7 @@ impl Stay {
             }
             if ticket.deadline() <= Instant::now() {
                 let router = &self.worker.shared.router;
-                return Err(End::late(&router.give_up(self.listener.route, &ticket)));
+                return Err(End::late(&router.give_up(&ticket)));
             }
         }
     }

@@ -136,26 +136,24 @@ impl Worker {
             .into_iter()
             .map(Acceptor::new)
             .collect::<io::Result<_>>()?;
-        let listener = match listeners.get(&settings.address) {
-            Some(known) if known.route == settings.route => Rc::clone(known),
-            other => {
-                // Another route is another listener for its sessions, also under the same address.
-                unlisten(other.map(Rc::clone));
+        let listener = listeners
+            .entry(settings.address.clone())
+            .or_insert_with(|| {
                 Rc::new(Listener {
                     address: settings.address.clone(),
-                    route: settings.route,
+                    intent: Cell::default(),
                     max_connections: Cell::new(None),
                     count: self.shared.limits.of(&settings.address),
                     stop: CancellationToken::new(),
                 })
-            }
-        };
+            });
+        // Whoever is here already keeps what it came for.
+        listener.intent.set(settings.intent);
         listener.max_connections.set(settings.max_connections);
         for acceptor in acceptors {
-            let (worker, listener) = (Rc::clone(self), Rc::clone(&listener));
+            let (worker, listener) = (Rc::clone(self), Rc::clone(listener));
             tokio::task::spawn_local(accept(worker, listener, acceptor, self.alive()));
         }
-        listeners.insert(settings.address.clone(), listener);
         Ok(())
     }
 

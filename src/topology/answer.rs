@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 /// not hide a good leader.
 ///
 /// Source: Patroni documentation, "REST API"; recorded answers in `tests/fixtures/patroni`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) role: Option<Role>,
@@ -29,6 +29,21 @@ pub(crate) struct Answer {
     pub(crate) date: Option<u64>,
     /// WAL position in bytes: written at a primary, replayed at a replica.
     pub(crate) position: Option<u64>,
+    /// How a replica gets its WAL, in Patroni's words; before 3.0.4 it never says.
+    pub(crate) replication_state: Option<Arc<str>>,
+    /// Tagged to serve no reads.
+    pub(crate) noloadbalance: bool,
+    /// Patroni's own version.
+    pub(crate) version: Option<[u32; 3]>,
+}
+
+/// How a running replica gets its WAL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Feed {
+    Streaming,
+    Archive,
+    /// From nowhere: its upstream is gone, as in every failover.
+    Dry,
 }
 
 /// Patroni's role words.
@@ -48,6 +63,15 @@ impl Role {
             "replica" => Self::Replica,
             "standby_leader" => Self::StandbyLeader,
             other => Self::Other(other.into()),
+        }
+    }
+
+    /// The last two are words of `/cluster`.
+    pub(crate) fn is_replica(&self) -> bool {
+        match self {
+            Self::Replica => true,
+            Self::Other(word) => matches!(&**word, "sync_standby" | "quorum_standby"),
+            Self::Primary | Self::StandbyLeader => false,
         }
     }
 
@@ -121,6 +145,36 @@ impl Answer {
                 x.number("location")
                     .or_else(|| x.number("replayed_location"))
             }),
+            replication_state: said.word("replication_state").map(Arc::from),
+            noloadbalance: said
+                .object("tags")
+                .and_then(|tags| tags.value("noloadbalance"))
+                .is_some_and(|tag| is_set(&tag)),
+            version: said
+                .object("patroni")
+                .and_then(|p| p.word("version"))
+                .and_then(|version| version_numbers(&version)),
+        })
+    }
+
+    /// How the node gets its WAL, where it is a replica that runs.
+    pub(crate) fn feed(&self) -> Option<Feed> {
+        if !self.role.as_ref().is_some_and(Role::is_replica) {
+            return None;
+        }
+        let word = match self.state.as_ref()? {
+            State::Running => self.replication_state.as_deref(),
+            // `/cluster` has one word for both.
+            State::Other(word) if [STREAMING, ARCHIVE].contains(&&**word) => Some(&**word),
+            State::Unknown | State::Other(_) => return None,
+        };
+        Some(match word {
+            Some(STREAMING) => Feed::Streaming,
+            Some(ARCHIVE) => Feed::Archive,
+            Some(_) => Feed::Dry,
+            None if self.version.is_some_and(|version| version >= SAYS) => Feed::Dry,
+            // Who never says how is taken at its word that it runs.
+            None => Feed::Streaming,
         })
     }
 
@@ -134,6 +188,36 @@ impl Answer {
             self.role.as_ref().map_or("-", Role::word),
         )
     }
+}
+
+const STREAMING: &str = "streaming";
+const ARCHIVE: &str = "in archive recovery";
+/// The first Patroni that says how a replica replicates.
+const SAYS: [u32; 3] = [3, 0, 4];
+
+/// A tag is whatever somebody wrote into a YAML file: what is not plainly a no is a yes, as for Patroni.
+fn is_set(tag: &Value) -> bool {
+    match tag {
+        Value::Null => false,
+        Value::Bool(tag) => *tag,
+        Value::Number(tag) => tag.as_f64() != Some(0.0),
+        Value::String(tag) => !matches!(
+            &*tag.trim().to_ascii_lowercase(),
+            "" | "false" | "no" | "off" | "n" | "f" | "0"
+        ),
+        Value::Array(tag) => !tag.is_empty(),
+        Value::Object(tag) => !tag.is_empty(),
+    }
+}
+
+/// `4.1.5`; of `4.0.0rc1` the digits at the front of each part.
+fn version_numbers(version: &str) -> Option<[u32; 3]> {
+    let mut numbers = [0; 3];
+    for (number, part) in numbers.iter_mut().zip(version.split('.')) {
+        let digits = part.find(|c: char| !c.is_ascii_digit());
+        *number = part[..digits.unwrap_or(part.len())].parse().ok()?;
+    }
+    Some(numbers)
 }
 
 /// A word longer than this is no word of Patroni's, and would only fill logs.
@@ -263,6 +347,128 @@ mod tests {
         let mut bytes = br#"{"role": "primary", "odd": "?"}"#.to_vec();
         bytes[28] = 0xff;
         assert!(Answer::read(200, None, &bytes).is_some());
+    }
+
+    #[test]
+    fn a_recorded_replica_says_how_it_follows_unless_its_patroni_never_does() {
+        for (body, feed) in [
+            (
+                include_str!("../../tests/fixtures/patroni/4.1.5/healthy/n2_primary.json"),
+                Some(Feed::Streaming),
+            ),
+            (
+                include_str!("../../tests/fixtures/patroni/4.0.7/healthy/n3_primary.json"),
+                Some(Feed::Streaming),
+            ),
+            (
+                include_str!("../../tests/fixtures/patroni/3.0.2/healthy/n2_primary.json"),
+                Some(Feed::Streaming),
+            ),
+            (
+                include_str!("../../tests/fixtures/patroni/3.0.2/healthy/n1_primary.json"),
+                None,
+            ),
+        ] {
+            let said = read(body).unwrap();
+            assert_eq!(said.feed(), feed, "{body}");
+            assert!(said.position.is_some() && !said.noloadbalance, "{body}");
+        }
+    }
+
+    #[test]
+    fn every_role_and_state_and_what_it_means_for_reads() {
+        use Feed::{Archive, Dry, Streaming};
+        for (said, feed) in [
+            (
+                r#""role": "replica", "state": "running", "replication_state": "streaming""#,
+                Some(Streaming),
+            ),
+            (
+                r#""role": "replica", "state": "running", "replication_state": "in archive recovery""#,
+                Some(Archive),
+            ),
+            (
+                r#""role": "replica", "state": "running", "replication_state": "catching up""#,
+                Some(Dry),
+            ),
+            (r#""role": "replica", "state": "running""#, Some(Dry)),
+            (
+                r#""role": "replica", "state": "streaming""#,
+                Some(Streaming),
+            ),
+            (
+                r#""role": "sync_standby", "state": "streaming""#,
+                Some(Streaming),
+            ),
+            (r#""role": "quorum_standby", "state": "running""#, Some(Dry)),
+            (
+                r#""role": "replica", "state": "in archive recovery""#,
+                Some(Archive),
+            ),
+            (r#""role": "replica", "state": "starting""#, None),
+            (r#""role": "replica", "state": "stopping""#, None),
+            (r#""role": "replica", "state": "stopped""#, None),
+            (r#""role": "replica", "state": "creating replica""#, None),
+            (r#""role": "replica", "state": "unknown""#, None),
+            (
+                r#""role": "replica", "replication_state": "streaming""#,
+                None,
+            ),
+            (r#""role": "primary", "state": "running""#, None),
+            (r#""role": "standby_leader", "state": "running""#, None),
+            (r#""role": "never heard", "state": "running""#, None),
+            (r#""state": "running""#, None),
+        ] {
+            let body = format!(r#"{{{said}, "patroni": {{"version": "4.1.5"}}}}"#);
+            assert_eq!(read(&body).unwrap().feed(), feed, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_patroni_that_never_says_how_a_replica_replicates_is_not_asked_for_more() {
+        for (version, feed) in [
+            (r#""3.0.2""#, Feed::Streaming),
+            (r#""2.1.7""#, Feed::Streaming),
+            (r#""3.0.3""#, Feed::Streaming),
+            (r#""3.0.4""#, Feed::Dry),
+            (r#""4.0.0rc1""#, Feed::Dry),
+            (r#""10.0""#, Feed::Dry),
+            (r#""main""#, Feed::Streaming),
+            ("5", Feed::Streaming),
+        ] {
+            let body = format!(
+                r#"{{"role": "replica", "state": "running", "patroni": {{"version": {version}}}}}"#
+            );
+            assert_eq!(read(&body).unwrap().feed(), Some(feed), "{version}");
+        }
+    }
+
+    #[test]
+    fn a_tag_may_be_a_bool_or_a_word_or_anything() {
+        for (tags, is_set) in [
+            (r#"{"noloadbalance": true, "zone": "east"}"#, true),
+            (r#"{"noloadbalance": "true"}"#, true),
+            (r#"{"noloadbalance": "yes"}"#, true),
+            (r#"{"noloadbalance": 1}"#, true),
+            (r#"{"noloadbalance": [1]}"#, true),
+            (r#"{"noloadbalance": {"of": 1}}"#, true),
+            (r#"{"noloadbalance": false}"#, false),
+            (r#"{"noloadbalance": "False"}"#, false),
+            (r#"{"noloadbalance": ""}"#, false),
+            (r#"{"noloadbalance": 0}"#, false),
+            (r#"{"noloadbalance": null}"#, false),
+            (r#"{"noloadbalance": []}"#, false),
+            (r#"{"nofailover": true, "nosync": "true"}"#, false),
+            ("[]", false),
+            (r#""noloadbalance""#, false),
+            ("{}", false),
+        ] {
+            let body = format!(r#"{{"role": "replica", "tags": {tags}}}"#);
+            assert_eq!(read(&body).unwrap().noloadbalance, is_set, "{tags}");
+        }
+        let recorded =
+            include_str!("../../tests/fixtures/patroni/4.1.5/noloadbalance/n3_primary.json");
+        assert!(read(recorded).unwrap().noloadbalance);
     }
 
     #[test]

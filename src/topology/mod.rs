@@ -17,7 +17,7 @@ mod url;
 #[allow(dead_code, reason = "the provider and the witness follow")]
 mod view;
 
-pub(crate) use answer::{Answer, Role};
+pub(crate) use answer::{Answer, Feed, Role};
 pub(crate) use cadence::Pace;
 pub(crate) use chaos::Chaos;
 pub(crate) use dynamic::Dynamic;

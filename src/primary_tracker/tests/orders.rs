@@ -164,7 +164,7 @@ async fn disabling_a_follower_with_close_ends_its_readers_and_nobody_else() {
     let (writer, reader, of_n1) = {
         let picture = desk.picture.borrow();
         let writer = picture.lease.clone().unwrap().revocation;
-        let readers = |n: usize| picture.nodes[n].readers.clone();
+        let readers = |n: usize| picture.nodes[n].readers.whoever_leads.clone();
         (writer, readers(1), readers(0))
     };
 
@@ -174,7 +174,7 @@ async fn disabling_a_follower_with_close_ends_its_readers_and_nobody_else() {
 
     assert_eq!(reader.reason(), Some(RevokeReason::disabled));
     assert!(!writer.is_revoked() && !of_n1.is_revoked());
-    let later = desk.picture.borrow().nodes[1].readers.clone();
+    let later = desk.picture.borrow().nodes[1].readers.whoever_leads.clone();
     assert!(!later.is_revoked(), "readers that come once it is enabled");
 }
 

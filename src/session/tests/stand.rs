@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::Clock;
 use crate::net::{Address, BindOptions, bind};
 use crate::routing::testing::Script;
-use crate::routing::{Route, RoutingSettings};
+use crate::routing::{Intent, RoutingSettings};
 use crate::session::{Command, ListenerSettings, SessionSettings, Shared, run};
 
 pub(super) const STARTUP: &[u8] = b"\0\0\0\x13\0\x03\0\0user\0anna\0\0";
@@ -132,7 +132,7 @@ impl Stand {
 pub(super) fn listener_settings(address: SocketAddr) -> ListenerSettings {
     ListenerSettings {
         address: Address::Tcp(address),
-        route: Route::Primary,
+        intent: Intent::default(),
         max_connections: None,
         mode: None,
         group: None,
