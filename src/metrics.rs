@@ -163,6 +163,7 @@ pub(crate) struct Metrics {
     pub(crate) wrong_cluster: Family<NodeLabel, Counter>,
     pub(crate) stale_leader: Family<NodeLabel, Counter>,
     pub(crate) read_fallback: Counter,
+    pub(crate) witness: Counter,
     pub(crate) failsafe_mode: Gauge,
     pub(crate) paused: Gauge,
     pub(crate) open_descriptors: Gauge,
@@ -199,6 +200,7 @@ impl Metrics {
             wrong_cluster: Family::default(),
             stale_leader: Family::default(),
             read_fallback: Counter::default(),
+            witness: Counter::default(),
             failsafe_mode: Gauge::default(),
             paused: Gauge::default(),
             open_descriptors: Gauge::default(),
@@ -292,6 +294,11 @@ impl Metrics {
             "stale_leader",
             "Claims to lead on an older timeline",
             self.stale_leader.clone(),
+        );
+        r.register(
+            "witness",
+            "Words of other nodes that extended the lease of a silent leader",
+            self.witness.clone(),
         );
         r.register(
             "failsafe_mode",

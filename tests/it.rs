@@ -24,4 +24,5 @@ mod it {
     mod switchover;
     mod vanished;
     mod window;
+    mod witness;
 }

@@ -63,6 +63,7 @@ mod tests {
             until: BootTime::ZERO,
             lock_too_old: false,
             lock_ends: None,
+            vouched: None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::claims::{Weighed, are_several_clusters, weigh};
 use super::gap::Gap;
@@ -13,13 +13,15 @@ use super::reign::Reign;
 use super::{Leader, OnLeaseExpired, TrackerSettings, WhyNobody};
 use crate::clock::BootTime;
 use crate::metrics::{Metrics, RevokeReason};
-use crate::topology::{Dynamic, Evidence, NodeId, Role};
+use crate::topology::{Dynamic, Evidence, HealthSettings, NodeId, Role};
 
 /// Decides. Holds no socket and no clock: `now` is an argument.
 pub(super) struct Decider {
     pub(super) settings: TrackerSettings,
     pub(super) success_threshold: u32,
     pub(super) failure_threshold: u32,
+    /// How often a node is asked at rest: what a witness says of itself may be as old as two such questions.
+    pub(super) check_interval: Duration,
     pub(super) records: Vec<Record>,
     pub(super) pins: Pins,
     pub(super) reign: Option<Reign>,
@@ -48,15 +50,15 @@ pub(super) struct Decider {
 impl Decider {
     pub(super) fn new(
         settings: TrackerSettings,
-        success_threshold: u32,
-        failure_threshold: u32,
+        health: &HealthSettings,
         metrics: Arc<Metrics>,
     ) -> Self {
         Self {
             pins: Pins::new(settings.scope.clone(), settings.system_identifier.clone()),
             settings,
-            success_threshold,
-            failure_threshold,
+            success_threshold: health.success_threshold,
+            failure_threshold: health.failure_threshold,
+            check_interval: health.check_interval,
             records: Vec::new(),
             reign: None,
             epoch: 0,
@@ -76,12 +78,13 @@ impl Decider {
         }
     }
 
-    pub(super) fn reconfigure(&mut self, settings: TrackerSettings, success: u32, failure: u32) {
+    pub(super) fn reconfigure(&mut self, settings: TrackerSettings, health: &HealthSettings) {
         self.pins
             .reconfigure(settings.scope.clone(), settings.system_identifier.clone());
         self.settings = settings;
-        self.success_threshold = success;
-        self.failure_threshold = failure;
+        self.success_threshold = health.success_threshold;
+        self.failure_threshold = health.failure_threshold;
+        self.check_interval = health.check_interval;
     }
 
     /// What was learnt is forgotten, at once; what is configured stays.
@@ -105,13 +108,22 @@ impl Decider {
     /// The claims that count: not over, and of a node that is up, or that leads already (a lease is never
     /// shortened by *down*).
     pub(super) fn claims(&self, now: BootTime) -> Vec<(NodeId, &Claim)> {
+        let own_word = |(_, claim): &(NodeId, &Claim)| now < claim.until;
+        let standing = self.standing_claims(now).into_iter();
+        standing.filter(own_word).collect()
+    }
+
+    /// The same, and a leader that only a witness still holds up. It is weighed like any claim, but one that loses is
+    /// no conflict: a dead leader's lock outlives its last word.
+    fn standing_claims(&self, now: BootTime) -> Vec<(NodeId, &Claim)> {
         self.records
             .iter()
             .filter_map(|record| {
-                let claim = record.claim(now)?;
-                let reigns = self.reign.as_ref().is_some_and(|reign| {
-                    reign.id == record.id && reign.is_same(claim.dial, claim.timeline)
-                });
+                let claim = record.standing_claim(now)?;
+                let reigns = self
+                    .reign
+                    .as_ref()
+                    .is_some_and(|reign| reign.id == record.id && reign.is_same(claim));
                 (record.up || reigns).then_some((record.id, claim))
             })
             .collect()
@@ -135,7 +147,7 @@ impl Decider {
         let promoting = self.records.iter().any(|r| r.promotes(now, lasts));
         self.note_stale(now);
         let claims: Vec<_> = self
-            .claims(now)
+            .standing_claims(now)
             .into_iter()
             .filter(|(_, claim)| !self.pins.is_stale(claim))
             .collect();
@@ -164,15 +176,19 @@ impl Decider {
         let Some(record) = self.records.iter().find(|r| r.id == id) else {
             return;
         };
-        let Some(claim) = record.claim(now).cloned() else {
+        let Some(claim) = record.standing_claim(now).cloned() else {
             return;
         };
         self.why = (!record.is_enabled()).then_some(WhyNobody::Disabled);
         self.pins.learn(&claim, now);
         match &mut self.reign {
-            Some(reign) if reign.id == id && reign.is_same(claim.dial, claim.timeline) => {
+            Some(reign) if reign.id == id && reign.is_same(&claim) => {
                 reign.extend(&claim);
                 self.gap.proof(claim.sent);
+                if claim.vouched.is_some() {
+                    // It is silent: when nobody renews its lock, the end of that is near.
+                    self.dead_lock_ends = reign.lock_ends;
+                }
             }
             _ => self.begin_reign(id, &claim, now),
         }
@@ -188,7 +204,7 @@ impl Decider {
             addr: claim.dial,
             timeline: claim.timeline,
         };
-        let same = |reign: &Reign| reign.is_same(claim.dial, claim.timeline);
+        let same = |reign: &Reign| reign.is_same(claim);
         if let Some(at) = self.removed.iter().position(same) {
             // A reload that only names or asks the leader otherwise is no change of leader.
             let mut reign = self.removed.swap_remove(at);
@@ -226,7 +242,7 @@ impl Decider {
             .and_then(|l| l.claim.as_ref())
             .is_some_and(|c| c.lock_too_old);
         if let Some(newest) = latest.and_then(|l| l.claim.as_ref()) {
-            reign.until = newest.until;
+            reign.until = newest.ends();
         }
         let over = now >= reign.until;
         self.dead_lock_ends = reign.lock_ends;
@@ -306,8 +322,9 @@ impl Decider {
         let claims = self
             .records
             .iter()
-            .filter_map(|r| r.claim(now))
-            .map(|c| c.until);
+            .filter_map(|r| r.standing_claim(now))
+            .flat_map(|c| [c.until, c.ends()])
+            .filter(|at| *at > now);
         let lasts = self.settings.lease_timeout;
         let promoting = self
             .records

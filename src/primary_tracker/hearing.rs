@@ -65,6 +65,7 @@ impl Decider {
         record.answered = sent;
         record.said.wrong_cluster = false;
         record.said.needs_hands.clear();
+        record.said.vouched = false;
         record.foreign = None;
         let Worth::Proves(evidence) = worth else {
             return CheckResult::silent;
@@ -108,6 +109,7 @@ impl Decider {
             until: sent + self.settings.lease_timeout,
             lock_too_old: false,
             lock_ends: None,
+            vouched: None,
         };
         let leads = judge(said, Standing::Other) == Worth::Proves(Evidence::Leads);
         let record = &mut self.records[at];
@@ -118,12 +120,13 @@ impl Decider {
             match foreign {
                 Foreign::Scope(named) => tracing::warn!(
                     node, scope = %named, expected = self.pins.scope.as_deref(),
-                    "the node answers for another cluster and is ignored; if the cluster was renamed, restart"
+                    "the node answers for another cluster and is ignored; if the \
+                     cluster was renamed: POST /topology/unpin"
                 ),
                 Foreign::Identifier(named) => tracing::warn!(
                     node, system_identifier = %named,
                     "the node answers with another system identifier and is ignored; if that is meant, it is \
-                     accepted once no node shows the old one for 30 s, or after a restart"
+                     accepted once no node shows the old one for 30 s, or after POST /topology/unpin"
                 ),
             }
         }
@@ -157,6 +160,7 @@ impl Decider {
             until,
             lock_too_old: until <= now && lease_ends > now,
             lock_ends,
+            vouched: None,
         }
     }
 

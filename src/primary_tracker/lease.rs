@@ -31,7 +31,7 @@ pub(crate) struct Lease {
     /// Counts from when the question was *sent*: the answer may have been on its way for seconds. `None` stands
     /// until changed (manual mode).
     pub(crate) until: Option<BootTime>,
-    /// When the question was sent whose answer last proved the leader.
+    /// When the question was sent whose answer, the leader's or a witness's, last proved the leader.
     pub(crate) proved: BootTime,
     /// How long this node usually takes to answer: a session's news may be older by twice that.
     pub(crate) usual: Duration,

@@ -32,6 +32,7 @@ mod tests;
 mod tracker;
 mod verdict;
 mod wishes;
+mod witness;
 
 pub use authority::PrimaryChangeEvent;
 pub(crate) use demand::{Demand, HeldGuard, OpenGuard, Wish};

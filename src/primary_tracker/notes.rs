@@ -49,14 +49,14 @@ impl Decider {
         let claims: Vec<_> = self
             .records
             .iter()
-            .filter(|r| r.claim(now).is_some())
+            .filter(|r| r.standing_claim(now).is_some())
             .collect();
         let several = self.claims(now).len() > 1 || weighed == Weighed::Conflict;
         if several && !self.conflict_said {
             let names: Vec<String> = claims
                 .iter()
                 .filter_map(|r| {
-                    let claim = r.claim(now)?;
+                    let claim = r.standing_claim(now)?;
                     Some(format!(
                         "{} ({} timeline {} scope {})",
                         r.settings.name,
@@ -102,7 +102,7 @@ impl Decider {
                     timeline = claim.timeline,
                     known = self.pins.highest_timeline,
                     "the node claims to lead on an older timeline than the last leader and is ignored; if the \
-                     cluster was restored to an older timeline, restart"
+                     cluster was restored to an older timeline: POST /topology/unpin"
                 );
             }
         }

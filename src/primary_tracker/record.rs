@@ -71,6 +71,30 @@ pub(super) struct Claim {
     pub(super) lock_too_old: bool,
     /// When the lock runs out unless it is renewed.
     pub(super) lock_ends: Option<BootTime>,
+    /// What others have said for it since: the node's own next word is a new claim without it.
+    pub(super) vouched: Option<Vouched>,
+}
+
+/// A witness has seen that the leader, which is silent itself, holds its lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Vouched {
+    /// When the witness was asked.
+    pub(super) asked: BootTime,
+    pub(super) until: BootTime,
+}
+
+impl Claim {
+    /// When it ends, by the node's own word or by a witness's.
+    pub(super) fn ends(&self) -> BootTime {
+        self.vouched
+            .map_or(self.until, |vouched| vouched.until.max(self.until))
+    }
+
+    /// When the newest question was sent whose answer spoke for it.
+    pub(super) fn heard(&self) -> BootTime {
+        self.vouched
+            .map_or(self.sent, |vouched| vouched.asked.max(self.sent))
+    }
 }
 
 /// What has been logged in an episode that still lasts.
@@ -81,6 +105,8 @@ pub(super) struct Said {
     pub(super) wrong_cluster: bool,
     pub(super) stale: bool,
     pub(super) lock_too_old: bool,
+    /// Silent, and its lease goes on by the word of a witness.
+    pub(super) vouched: bool,
 }
 
 /// For people only: nothing is decided by these.
@@ -173,6 +199,12 @@ impl Record {
         self.dial = Some(dial);
     }
 
+    /// Its newest answer, unless that proved nothing or was another cluster's.
+    pub(super) fn newest_word(&self) -> Option<&Latest> {
+        let latest = self.latest.as_ref();
+        latest.filter(|latest| latest.sent == self.answered && !self.said.wrong_cluster)
+    }
+
     /// Holds the lock but is not writable yet, said no longer than `lasts` ago.
     pub(super) fn promotes(&self, now: BootTime, lasts: Duration) -> bool {
         self.latest
@@ -180,13 +212,15 @@ impl Record {
             .is_some_and(|l| l.evidence == Evidence::Promoting && now < l.sent + lasts)
     }
 
-    /// The claim, if its time is not over.
+    /// The claim, if its time is not over by the node's own word.
     pub(super) fn claim(&self, now: BootTime) -> Option<&Claim> {
-        self.latest
-            .as_ref()?
-            .claim
-            .as_ref()
-            .filter(|claim| now < claim.until)
+        self.standing_claim(now).filter(|claim| now < claim.until)
+    }
+
+    /// The claim, also where only a witness still holds it up.
+    pub(super) fn standing_claim(&self, now: BootTime) -> Option<&Claim> {
+        let claim = self.latest.as_ref()?.claim.as_ref()?;
+        (now < claim.ends()).then_some(claim)
     }
 
     /// What can change, as far as one node is concerned.

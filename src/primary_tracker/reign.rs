@@ -1,6 +1,6 @@
 //! The current epoch: who leads, how long that may be relied on, and what ends its sessions.
 
-use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::record::Claim;
@@ -13,10 +13,15 @@ use crate::topology::NodeId;
 pub(super) struct Reign {
     pub(super) id: NodeId,
     pub(super) leader: Leader,
+    /// The cluster that it leads: after an unpin, another one may lead at the same address on the same timeline.
+    identifier: Option<Arc<str>>,
+    scope: Option<Arc<str>>,
     pub(super) epoch: u64,
     pub(super) until: BootTime,
-    /// When the question was sent whose answer last proved it.
+    /// When the question was sent that the leader itself last answered with proof.
     pub(super) proved: BootTime,
+    /// The same, also where it was a witness who answered.
+    heard: BootTime,
     /// False while retiring, unlocked, or silent past the lease.
     pub(super) open: bool,
     pub(super) revocation: Revocation,
@@ -29,30 +34,36 @@ impl Reign {
         Self {
             id,
             leader,
+            identifier: claim.identifier.clone(),
+            scope: claim.scope.clone(),
             epoch,
-            until: claim.until,
+            until: claim.ends(),
             proved: claim.sent,
+            heard: claim.heard(),
             open: true,
             revocation: Revocation::default(),
             lock_ends: claim.lock_ends,
         }
     }
 
-    /// (timeline, address) is compared, not the name: A → B → A is two changes. A timeline that one of them leaves
-    /// out is the same.
-    pub(super) fn is_same(&self, dial: SocketAddr, timeline: Option<u32>) -> bool {
-        self.leader.addr == dial
-            && (timeline.is_none()
-                || self.leader.timeline.is_none()
-                || self.leader.timeline == timeline)
+    /// (timeline, address) is compared, and the cluster, but not the name: A → B → A is two changes. What one of them
+    /// leaves out is the same.
+    pub(super) fn is_same(&self, claim: &Claim) -> bool {
+        self.leader.addr == claim.dial
+            && agree(&self.leader.timeline, &claim.timeline)
+            && agree(&self.identifier, &claim.identifier)
+            && agree(&self.scope, &claim.scope)
     }
 
     /// Hears the same leader again: only the time moves, the epoch and its sessions stay.
     pub(super) fn extend(&mut self, claim: &Claim) {
-        self.until = claim.until;
+        self.until = claim.ends();
         self.proved = claim.sent;
+        self.heard = claim.heard();
         self.open = true;
         self.leader.timeline = self.leader.timeline.or(claim.timeline);
+        self.identifier = self.identifier.take().or(claim.identifier.clone());
+        self.scope = self.scope.take().or(claim.scope.clone());
         self.lock_ends = claim.lock_ends.or(self.lock_ends);
     }
 
@@ -61,10 +72,14 @@ impl Reign {
             leader: self.leader.clone(),
             epoch: self.epoch,
             until: Some(self.until),
-            proved: self.proved,
+            proved: self.heard,
             usual,
             open: self.open && enabled,
             revocation: self.revocation.clone(),
         }
     }
+}
+
+fn agree<T: PartialEq>(a: &Option<T>, b: &Option<T>) -> bool {
+    a.is_none() || b.is_none() || a == b
 }

@@ -27,11 +27,7 @@ impl Tracker {
     /// Nodes are matched by name; a changed address is a removal and an addition.
     pub(super) fn obey(&mut self, orders: Orders) {
         let health = orders.health;
-        self.decider.reconfigure(
-            orders.tracker.clone(),
-            health.success_threshold,
-            health.failure_threshold,
-        );
+        self.decider.reconfigure(orders.tracker.clone(), &health);
         self.poller.reconfigure(
             health,
             orders.source,

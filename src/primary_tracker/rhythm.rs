@@ -28,6 +28,13 @@ impl Tracker {
             };
             self.poller.stands(record.id, stands);
         }
+        // A silence that is played is to have its effect.
+        let silent = reign.filter(|reign| !self.chaos.is_silenced(reign.id));
+        let silent = silent.and_then(|reign| {
+            let usual = self.poller.usual(reign.id);
+            Some((reign.id, self.decider.silent_since(usual, now)?))
+        });
+        self.poller.silent(silent);
     }
 
     /// What all nodes are asked for, now.

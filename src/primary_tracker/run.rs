@@ -68,13 +68,7 @@ impl Tracker {
         progress: Progress,
     ) -> Self {
         let lease = orders.tracker.lease_timeout;
-        let health = &orders.health;
-        let decider = Decider::new(
-            orders.tracker.clone(),
-            health.success_threshold,
-            health.failure_threshold,
-            Arc::clone(&metrics),
-        );
+        let decider = Decider::new(orders.tracker.clone(), &orders.health, Arc::clone(&metrics));
         let started = clock.now();
         progress.mark(started);
         let mut tracker = Self {
@@ -170,6 +164,8 @@ impl Tracker {
                 self.learn(dynamic);
                 false
             }
+            News::Saw(sight) if self.chaos.is_silenced(sight.node) => false,
+            News::Saw(sight) => self.decider.testify(&sight, now),
         }
     }
 

@@ -58,6 +58,13 @@ pub(crate) struct Tempo {
 }
 
 impl Tempo {
+    pub(crate) fn of_a_leader() -> Self {
+        Self {
+            leads: true,
+            ..Self::default()
+        }
+    }
+
     /// The interval from the last sending to the next, before the brake and without jitter.
     fn interval(&self, pace: Pace, s: &HealthSettings, leader: LeaderInterval) -> Duration {
         let mut rest = s.check_interval;

@@ -14,8 +14,8 @@ mod settings;
 mod source;
 #[allow(dead_code, reason = "the provider and the witness follow")]
 mod url;
-#[allow(dead_code, reason = "the provider and the witness follow")]
 mod view;
+mod witness;
 
 pub(crate) use answer::{Answer, Feed, Role};
 pub(crate) use cadence::Pace;
@@ -30,8 +30,8 @@ pub(crate) use settings::{HealthSettings, NodeSettings};
 pub(crate) use source::SourceSettings;
 #[allow(unused_imports, reason = "as above")]
 pub(crate) use url::RestUrl;
-#[allow(unused_imports, reason = "as above")]
 pub(crate) use view::{Member, View};
+pub(crate) use witness::Sight;
 
 pub use provider::{
     ObservingProvider, SightedLeader, Sighting, TopologyEvent, TopologyNodeInfo, TopologyProvider,

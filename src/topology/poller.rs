@@ -12,6 +12,7 @@ use super::dynamic::Dynamic;
 use super::question::{NoAnswer, Question, ask};
 use super::rest::Rest;
 use super::source::{Observe, Source, SourceSettings, Told};
+use super::witness::{Looked, Sight, Witness, look};
 use super::{HealthSettings, NodeSettings, Place};
 use crate::clock::{BootTime, Clock};
 use crate::net::{Host, at_port};
@@ -82,6 +83,8 @@ pub(crate) enum News {
     Observed(Observation),
     /// What the cluster says about itself.
     Dynamic(Dynamic),
+    /// What a node sees of the cluster, while the leader is silent.
+    Saw(Sight),
 }
 
 /// Asks, and knows nothing of leases: the tracker hands in the pace with each call of [`Poller::next`].
@@ -93,6 +96,8 @@ pub(crate) struct Poller {
     /// One for all nodes: its files are looked at once for each question, and not in each node's way.
     rest: Arc<Rest>,
     leader_interval: LeaderInterval,
+    /// The leader that is silent, from when on the others are asked what they see.
+    silent: Option<(NodeId, BootTime)>,
     nodes: Vec<Asked>,
     under_way: JoinSet<Done>,
 }
@@ -102,6 +107,7 @@ enum Done {
     Asked(NodeId, Ended),
     /// Whatever else came back is no news.
     Dynamic(Option<Dynamic>),
+    Looked(Looked),
 }
 
 /// When a question was sent and how it ended.
@@ -127,6 +133,7 @@ struct Asked {
     /// Holds a lease: its questions go to that address alone.
     leased: bool,
     tempo: Tempo,
+    witness: Witness,
     /// Drawn anew for each question.
     jitter: f32,
 }
@@ -146,6 +153,7 @@ impl Poller {
             source,
             rest,
             leader_interval: LeaderInterval(lease_timeout / 3),
+            silent: None,
             nodes: Vec::new(),
             under_way: JoinSet::new(),
         }
@@ -186,6 +194,7 @@ impl Poller {
             bound: None,
             leased: false,
             tempo: Tempo::default(),
+            witness: Witness::default(),
             jitter: fastrand::f32(),
         });
     }
@@ -203,6 +212,11 @@ impl Poller {
         }
     }
 
+    /// The leader that is silent, and from when on the other nodes are asked what they see of it.
+    pub(crate) fn silent(&mut self, leader: Option<(NodeId, BootTime)>) {
+        self.silent = leader;
+    }
+
     /// A fact has changed: fast questions start again, at every node.
     pub(crate) fn fact(&mut self) {
         self.nodes.iter_mut().for_each(|node| node.tempo.fact());
@@ -215,10 +229,15 @@ impl Poller {
         }
     }
 
-    /// One node is to answer a question sent not before `since`.
+    /// One node is to answer a question sent not before `since`; for a silent leader the others may.
     pub(crate) fn want(&mut self, id: NodeId, since: BootTime) {
-        if let Some(node) = self.node(id) {
-            node.tempo.want(since, since);
+        let is_silent = self.silent.is_some_and(|(leader, _)| leader == id);
+        for node in &mut self.nodes {
+            if node.id == id {
+                node.tempo.want(since, since);
+            } else if is_silent {
+                node.witness.want(since);
+            }
         }
     }
 
@@ -248,7 +267,7 @@ impl Poller {
     /// Sends what is due and waits for the next answer. May be dropped at any await: nothing is lost.
     pub(crate) async fn next(&mut self, pace: Pace) -> News {
         loop {
-            let next = self.send_due(pace);
+            let next = sooner(self.send_due(pace), self.send_looks(pace));
             let now = self.clock.now();
             let until = next.unwrap_or(now + Duration::from_secs(3600));
             tokio::select! {
@@ -256,6 +275,7 @@ impl Poller {
                     let news = match ended {
                         Ok(Done::Asked(id, ended)) => self.read(id, ended).map(News::Observed),
                         Ok(Done::Dynamic(dynamic)) => dynamic.map(News::Dynamic),
+                        Ok(Done::Looked(looked)) => self.note(looked).map(News::Saw),
                         // A question that panicked is silence.
                         Err(_panic) => None,
                     };
@@ -276,9 +296,12 @@ impl Poller {
         for node in &mut self.nodes {
             // One that has not even timed out has died by a bug of ours: its place is free again.
             node.tempo.forget_before(now.back(limit * 2));
+            node.witness.forget_before(now.back(limit * 2));
             let due = |node: &Asked| {
-                node.tempo
-                    .next(pace, &self.settings, self.leader_interval, node.jitter)
+                let due = node
+                    .tempo
+                    .next(pace, &self.settings, self.leader_interval, node.jitter);
+                due.filter(|_| node.has_room())
             };
             if due(node).is_some_and(|at| at <= now) {
                 node.tempo.sent(now, pace, &self.settings);
@@ -294,11 +317,45 @@ impl Poller {
                     Done::Asked(id, ended)
                 });
             }
-            if let Some(at) = due(node) {
-                next = Some(next.map_or(at, |soonest: BootTime| soonest.min(at)));
-            }
+            next = sooner(next, due(node));
         }
         next
+    }
+
+    /// The same for what the others see of a silent leader.
+    fn send_looks(&mut self, pace: Pace) -> Option<BootTime> {
+        let (leader, since) = self.silent?;
+        let now = self.clock.now();
+        let limit = self.settings.check_timeout.min(self.leader_interval.0 * 3);
+        let mut next = None;
+        for node in self.nodes.iter_mut().filter(|node| node.id != leader) {
+            let due = |node: &Asked| {
+                let due = node.witness.next(
+                    since,
+                    pace,
+                    &self.settings,
+                    self.leader_interval,
+                    node.jitter,
+                );
+                due.filter(|_| node.has_room() && node.source.has_views())
+            };
+            if due(node).is_some_and(|at| at <= now) {
+                node.witness.sent(now, pace, &self.settings);
+                let (id, place) = (node.id, node.place(limit));
+                let (rest, clock) = (Arc::clone(&self.rest), self.clock);
+                self.under_way
+                    .spawn(async move { Done::Looked(look(id, now, place, rest, clock).await) });
+            }
+            next = sooner(next, due(node));
+        }
+        next
+    }
+
+    /// `None` when nothing was seen, or the node has been removed meanwhile.
+    fn note(&mut self, looked: Looked) -> Option<Sight> {
+        let node = self.node(looked.node)?;
+        node.witness.ended(&looked);
+        looked.sight()
     }
 
     /// `None` when the node has been removed meanwhile.
@@ -339,6 +396,11 @@ impl Poller {
 }
 
 impl Asked {
+    /// Patroni serves with a handful of threads: never more than two questions are under way.
+    fn has_room(&self) -> bool {
+        self.tempo.under_way.len() + self.witness.under_way() < 2
+    }
+
     fn place(&self, limit: Duration) -> Place {
         let written = self.settings.rest_host.as_ref();
         Place {
@@ -368,4 +430,8 @@ impl Asked {
             }),
         }
     }
+}
+
+fn sooner(a: Option<BootTime>, b: Option<BootTime>) -> Option<BootTime> {
+    a.into_iter().chain(b).min()
 }

@@ -54,6 +54,15 @@ impl Source {
     }
 }
 
+impl Source {
+    /// Has the node a Patroni that can be asked for its view of the cluster?
+    pub(super) fn has_views(&self) -> bool {
+        match self {
+            Self::Check(_) => true,
+        }
+    }
+}
+
 impl Observe for Source {
     async fn observe(&self, place: Place) -> Result<Told, NoAnswer> {
         match self {

@@ -4,6 +4,7 @@ mod orders;
 mod replay;
 mod rules;
 mod verdicts;
+mod witness;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use super::record::Record;
 use super::{Lease, Revocation, TrackerSettings, WhyNobody};
 use crate::clock::BootTime;
 use crate::metrics::Metrics;
-use crate::topology::{Answer, Heard, NodeId, NodeSettings, Observation, Silence};
+use crate::topology::{Answer, HealthSettings, Heard, NodeId, NodeSettings, Observation, Silence};
 
 /// Three nodes and a decider, with time in hand.
 struct Arena {
@@ -31,7 +32,12 @@ impl Arena {
 
     fn with(settings: TrackerSettings) -> Self {
         let metrics = Arc::new(Metrics::new());
-        let mut decider = Decider::new(settings, UP_AFTER, DOWN_AFTER, metrics);
+        let health = HealthSettings {
+            success_threshold: UP_AFTER,
+            failure_threshold: DOWN_AFTER,
+            ..HealthSettings::default()
+        };
+        let mut decider = Decider::new(settings, &health, metrics);
         for n in 1..=3 {
             decider.records.push(record(n));
         }
