@@ -87,11 +87,22 @@ impl Decider {
         self.check_interval = health.check_interval;
     }
 
-    /// What was learnt is forgotten, at once; what is configured stays.
+    /// What was learnt is forgotten, at once; what is configured stays. A leader that goes on is learnt anew.
     pub(super) fn unpin(&mut self) {
-        self.pins = Pins::new(
+        let configured = Pins::new(
             self.settings.scope.clone(),
             self.settings.system_identifier.clone(),
+        );
+        let forgotten = std::mem::replace(&mut self.pins, configured);
+        for record in &mut self.records {
+            record.foreign = None;
+            record.said.wrong_cluster = false;
+        }
+        tracing::warn!(
+            scope = forgotten.scope.as_deref(),
+            system_identifier = forgotten.identifier(),
+            timeline = forgotten.highest_timeline,
+            "which cluster this is was forgotten, by POST /topology/unpin: the next that proves a leader is followed"
         );
     }
 

@@ -57,6 +57,10 @@ impl Pins {
         }
     }
 
+    pub(super) fn identifier(&self) -> Option<&str> {
+        self.identifier.as_deref()
+    }
+
     /// Is this another cluster? What an answer leaves out distinguishes nothing.
     pub(super) fn foreign(&mut self, said: &Answer, now: BootTime) -> Option<Foreign> {
         if let (Some(pinned), Some(named)) = (&self.scope, &said.scope)

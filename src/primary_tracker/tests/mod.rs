@@ -1,6 +1,7 @@
 //! The rules of authority as sentences, and recorded failovers replayed.
 
 mod orders;
+mod pins;
 mod replay;
 mod rules;
 mod verdicts;
