@@ -96,11 +96,11 @@ const BAD: &[(&str, &str)] = &[
     ("[[nodes]]\nweight = -5", ": nodes[0].weight = -5: allowed is 0 or a positive whole number"),
 
     // Features to come.
-    ("admin_address = '0.0.0.0:9090'", ": admin_address = \"0.0.0.0:9090\": off loopback: not yet; allowed is a loopback address"),
-    ("admin_token_file = '/t'", ": admin_token_file = \"/t\": not yet: this version cannot do it; leave the key out"),
+    ("admin_address = '0.0.0.0:9090'", ": admin_address = \"0.0.0.0:9090\": off loopback; allowed is a loopback address, or to set admin_token_file as well"),
+    ("admin_address = '[::]:9090'\nenable_chaos = true", ": admin_address = \"[::]:9090\": off loopback; "),
+    ("admin_token_file = ''", ": admin_token_file = \"\": allowed is a text that is not empty"),
     ("admin_token_file = 5", ": admin_token_file = 5: allowed is a text"),
-    ("admin_allow_insecure = true", ": admin_allow_insecure = true: not yet; allowed is false"),
-    ("enable_chaos = true", ": enable_chaos = true: not yet; allowed is false"),
+    ("admin_allow_insecure = 'yes'", ": admin_allow_insecure = \"yes\": allowed is true | false"),
     ("[[listeners]]\ntls = 'terminate'", ": listeners[0].tls = \"terminate\": not yet; allowed is \"passthrough\""),
     ("[[listeners]]\ntls_cert_file = '/c'", ": listeners[0].tls_cert_file = \"/c\": not yet"),
     ("[[listeners]]\ntls_key_file = '/c'", ": listeners[0].tls_key_file = \"/c\": not yet"),
@@ -159,6 +159,7 @@ const GOOD: &[&str] = &[
     "write_timeout_secs = 0.001\nconnect_timeout_ms = 1\ndead_peer_secs = 0\ndrain_timeout_secs = 0",
     "write_timeout_secs = 1e30\nconnect_timeout_ms = 9223372036854775807\nmax_connections = 1",
     "max_connections = '${HELIOS_NO:-7}'\nwrite_timeout_secs = '${HELIOS_NO:-1.5}'\nadmin_allow_insecure = '${HELIOS_NO:-false}'",
+    "admin_allow_insecure = true\nenable_chaos = true\nadmin_token_file = '/no/such/token'",
     "[topology]\nscope = '${HELIOS_NO:-123}'\nsystem_identifier = '7123456789012345678'\npatroni_ttl_secs = 30",
     "[health]\ncheck_interval_ms = 1\nfast_interval_ms = 99999\nmax_staleness_ms = 1",
     "[[nodes]]\nname = 'pg0'\nhost = 'no.such.host.invalid'\nrest_host = '::1'\nrest_port = 1\nenabled = false",
@@ -172,7 +173,7 @@ const GOOD: &[&str] = &[
 ];
 
 /// Every key with its default, as the README shows it.
-const DEFAULTS: &str = include_str!("config/defaults.toml");
+const DEFAULTS: &str = include_str!("../src/config/defaults.toml");
 
 fn check(file: &Path) -> (bool, String) {
     let out = Command::new(env!("CARGO_BIN_EXE_helios-proxy"))

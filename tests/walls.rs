@@ -31,6 +31,7 @@ const MAY: &[(&str, &[&str])] = &[
             "primary_tracker",
             "routing",
             "session",
+            "admin",
         ],
     ),
 ];

@@ -52,16 +52,12 @@ pub(super) fn as_prometheus(ask: &Ask<'_>) -> Reply {
         (prometheus_text::encode(&mut body, registry), TEXT)
     };
     match written {
-        Ok(()) => Reply {
-            status: StatusCode::OK,
-            content_type,
-            body,
-        },
+        Ok(()) => Reply::new(content_type, body),
         Err(e) => Reply::error(StatusCode::INTERNAL_SERVER_ERROR, &e.to_string()),
     }
 }
 
-fn numbers(ask: &Ask<'_>) -> Numbers {
+pub(super) fn numbers(ask: &Ask<'_>) -> Numbers {
     let (picture, metrics) = (ask.picture, ask.metrics);
     let refused = Refusal::ALL.map(|reason| {
         let counted = metrics

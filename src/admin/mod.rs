@@ -4,23 +4,30 @@
 //! table, `server` the only file with sockets, `status` the other end of them.
 
 mod access;
+mod changes;
+mod events;
 mod health;
 mod metrics;
 mod nodes;
+mod page;
 mod reasons;
 mod rfc3339;
 mod routes;
 mod server;
+mod sessions;
+mod settings;
 mod status;
 mod table;
 #[cfg(test)]
 mod testing;
+mod token;
 mod topology;
 mod version;
 mod why;
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::clock::{BootTime, Clock};
@@ -28,7 +35,9 @@ use crate::metrics::Metrics;
 use crate::primary_tracker::{Demand, Operator, Picture};
 
 pub(crate) use server::serve;
+pub(crate) use settings::AdminSettings;
 pub(crate) use status::{Wanted, run as status};
+pub(crate) use token::{Token, TokenError};
 
 /// Everything there is to see of a house.
 #[derive(Clone)]
@@ -39,6 +48,10 @@ pub(crate) struct Facts {
     pub(crate) demand: Arc<Demand>,
     /// Tells the tracker what an operator wants.
     pub(crate) operator: Operator,
+    /// Who may do what, as of the last reload.
+    pub(crate) settings: watch::Receiver<AdminSettings>,
+    /// The configuration in effect, to be shown.
+    pub(crate) config: watch::Receiver<Arc<Value>>,
     pub(crate) clock: Clock,
     pub(crate) started: BootTime,
 }

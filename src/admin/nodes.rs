@@ -1,12 +1,14 @@
 //! `/nodes` and `/nodes/{addr}`: what is known of each node.
 
+use std::net::SocketAddr;
+
 use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::rfc3339;
 use super::routes::{Ask, Reply};
 use crate::metrics::Metrics;
-use crate::primary_tracker::NodePicture;
+use crate::primary_tracker::{NodePicture, Picture};
 use crate::routing::Route;
 
 /// Every key is always there, null when unknown.
@@ -40,14 +42,46 @@ pub(super) fn all(ask: &Ask<'_>) -> Reply {
     Reply::json(StatusCode::OK, &told)
 }
 
-/// By address, or by name: that is what a person remembers.
 pub(super) fn one(ask: &Ask<'_>) -> Reply {
-    let wanted = percent_decoded(ask.rest);
-    let is_wanted = |node: &&NodePicture| *node.address == *wanted || *node.name == *wanted;
-    match ask.picture.nodes.iter().find(is_wanted) {
-        Some(node) => Reply::json(StatusCode::OK, &report(node, ask.metrics)),
-        None => Reply::error(StatusCode::NOT_FOUND, &format!("there is no node {wanted}")),
+    match find(&percent_decoded(ask.rest), ask.picture) {
+        Ok(node) => Reply::json(StatusCode::OK, &report(node, ask.metrics)),
+        Err(reply) => reply,
     }
+}
+
+/// The node of this name.
+pub(super) fn named(name: &str, ask: &Ask<'_>) -> Reply {
+    match ask.picture.nodes.iter().find(|node| *node.name == *name) {
+        Some(node) => Reply::json(StatusCode::OK, &report(node, ask.metrics)),
+        None => unknown(name),
+    }
+}
+
+/// By address, or by name: that is what a person remembers. What is one node's address and another one's name means
+/// neither.
+pub(super) fn find<'p>(wanted: &str, picture: &'p Picture) -> Result<&'p NodePicture, Reply> {
+    let is_wanted = |node: &&NodePicture| is_at(node, wanted) || *node.name == *wanted;
+    let mut found = picture.nodes.iter().filter(is_wanted);
+    match (found.next(), found.next()) {
+        (Some(node), None) => Ok(node),
+        (None, _) => Err(unknown(wanted)),
+        (Some(_), Some(_)) => {
+            let words = format!("{wanted} is the address of one node and the name of another");
+            Err(Reply::error(StatusCode::CONFLICT, &words))
+        }
+    }
+}
+
+/// The same address, however it is written.
+fn is_at(node: &NodePicture, wanted: &str) -> bool {
+    match (node.address.parse::<SocketAddr>(), wanted.parse()) {
+        (Ok(address), Ok(wanted)) => address == wanted,
+        _ => node.address.eq_ignore_ascii_case(wanted),
+    }
+}
+
+fn unknown(wanted: &str) -> Reply {
+    Reply::error(StatusCode::NOT_FOUND, &format!("there is no node {wanted}"))
 }
 
 /// Open sessions at a node, whatever listener they came by.
@@ -56,7 +90,7 @@ pub(super) fn sessions(node: &str, metrics: &Metrics) -> i64 {
     by_route.iter().sum()
 }
 
-fn report(node: &NodePicture, metrics: &Metrics) -> Node {
+pub(super) fn report(node: &NodePicture, metrics: &Metrics) -> Node {
     let owned = |word: &Option<std::sync::Arc<str>>| word.as_deref().map(str::to_owned);
     Node {
         address: node.address.to_string(),
@@ -80,7 +114,7 @@ fn report(node: &NodePicture, metrics: &Metrics) -> Node {
 }
 
 /// `%5B::1%5D:5432`, as careful clients write an IPv6 address. What is no escape stays as it is.
-fn percent_decoded(path: &str) -> String {
+pub(super) fn percent_decoded(path: &str) -> String {
     let bytes = path.as_bytes();
     let mut decoded = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -173,9 +207,23 @@ mod tests {
         assert_eq!(told(&scene, "[fd00::13]:5432").0, StatusCode::OK);
         assert_eq!(told(&scene, "%5Bfd00::13%5d:5432").0, StatusCode::OK);
 
+        assert_eq!(told(&scene, "[FD00:0::13]:5432").0, StatusCode::OK);
+
         let (status, words) = told(&scene, "10.9.9.9:5432");
         assert_eq!(status, StatusCode::NOT_FOUND);
         assert_eq!(words, json!({ "error": "there is no node 10.9.9.9:5432" }));
+    }
+
+    #[test]
+    fn what_is_one_nodes_address_and_anothers_name_means_neither() {
+        let mut scene = Scene::leading();
+        let mut nodes = scene.picture.nodes.to_vec();
+        nodes[1].name = "10.0.0.11:5432".into();
+        scene.picture.nodes = nodes.into();
+
+        assert_eq!(told(&scene, "10.0.0.11:5432").0, StatusCode::CONFLICT);
+        assert_eq!(told(&scene, "10.0.0.12:5432").0, StatusCode::OK);
+        assert_eq!(told(&scene, "pg1").0, StatusCode::OK);
     }
 
     #[test]

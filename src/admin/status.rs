@@ -230,14 +230,11 @@ fn read<T: for<'de> Deserialize<'de>>(
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
-    use tokio::sync::watch;
     use tokio_util::sync::CancellationToken;
 
     use super::*;
+    use crate::admin::serve;
     use crate::admin::testing::Scene;
-    use crate::admin::{Facts, serve};
-    use crate::clock::Clock;
-    use crate::primary_tracker::Demand;
 
     fn wanted(address: SocketAddr) -> Wanted {
         Wanted {
@@ -252,15 +249,7 @@ mod tests {
     async fn daemon(scene: Scene) -> (SocketAddr, tokio::task::JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (_, picture) = watch::channel(scene.picture);
-        let facts = Facts {
-            picture,
-            metrics: scene.metrics,
-            demand: Demand::new(Clock::Boot),
-            operator: crate::primary_tracker::Operator::new().0,
-            clock: Clock::Boot,
-            started: Clock::Boot.now(),
-        };
+        let (facts, _) = scene.facts();
         let serving = tokio::spawn(serve(listener, facts, CancellationToken::new()));
         (address, serving)
     }

@@ -4,19 +4,25 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use hyper::header::HeaderMap;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
 use super::routes::Ask;
-use crate::clock::BootTime;
+use super::{AdminSettings, Facts};
+use crate::clock::{BootTime, Clock};
 use crate::metrics::{Metrics, SessionLabel};
 use crate::primary_tracker::{
-    Leader, Lease, NodePicture, Picture, Readers, Reading, Revocation, Rule, Verdict, WhyNobody,
+    Demand, Leader, Lease, NodePicture, Operator, Picture, Readers, Reading, Revocation, Rule,
+    Told, Verdict, WhyNobody,
 };
 
 pub(super) struct Scene {
     pub(super) picture: Picture,
     pub(super) metrics: Arc<Metrics>,
     pub(super) headers: HeaderMap,
+    pub(super) settings: AdminSettings,
+    pub(super) config: Value,
     pub(super) now: BootTime,
 }
 
@@ -60,9 +66,17 @@ impl Scene {
                 conflicts: 0,
                 failsafe: false,
                 paused: false,
+                lease_timeout: Duration::from_secs(10),
             },
             metrics,
             headers: HeaderMap::new(),
+            settings: AdminSettings {
+                address: ([127, 0, 0, 1], 9090).into(),
+                token_file: None,
+                allow_insecure: false,
+                enable_chaos: false,
+            },
+            config: json!({ "write_timeout_secs": 45 }),
             now,
         }
     }
@@ -74,6 +88,31 @@ impl Scene {
         scene
     }
 
+    /// A house whose tracker is the test.
+    pub(super) fn facts(self) -> (Facts, Strings) {
+        let (picture, seen) = watch::channel(self.picture);
+        let (operator, orders) = Operator::new();
+        let (settings, settings_now) = watch::channel(self.settings);
+        let (config, config_now) = watch::channel(Arc::new(self.config));
+        let facts = Facts {
+            picture: seen,
+            metrics: self.metrics,
+            demand: Demand::new(Clock::Boot),
+            operator,
+            settings: settings_now,
+            config: config_now,
+            clock: Clock::Boot,
+            started: Clock::Boot.now(),
+        };
+        let strings = Strings {
+            picture,
+            orders,
+            settings,
+            _config: config,
+        };
+        (facts, strings)
+    }
+
     pub(super) fn ask(&self) -> Ask<'_> {
         Ask {
             picture: &self.picture,
@@ -82,7 +121,10 @@ impl Scene {
             started: BootTime::from_millis(940_000),
             now: self.now,
             headers: &self.headers,
+            settings: &self.settings,
+            config: &self.config,
             rest: "",
+            query: "",
         }
     }
 }
@@ -95,6 +137,14 @@ fn proved(words: &str, asked: BootTime, rule: Rule) -> Verdict {
     }
 }
 
+/// What moves the facts of a scene.
+pub(super) struct Strings {
+    pub(super) picture: watch::Sender<Picture>,
+    pub(super) orders: mpsc::Receiver<Told>,
+    pub(super) settings: watch::Sender<AdminSettings>,
+    _config: watch::Sender<Arc<Value>>,
+}
+
 fn pg1(now: BootTime) -> NodePicture {
     NodePicture {
         name: "pg1".into(),
@@ -103,6 +153,7 @@ fn pg1(now: BootTime) -> NodePicture {
         enabled: true,
         readers: Readers::default(),
         forced: false,
+        checks: Arc::from([]),
         up: true,
         leader: true,
         role: Some("primary".into()),

@@ -169,7 +169,7 @@ fn in_words(
     words
 }
 
-fn change(change: &LeaderChange) -> Change {
+pub(super) fn change(change: &LeaderChange) -> Change {
     Change {
         at: rfc3339::in_words(change.at),
         node: change.node.to_string(),

@@ -10,6 +10,7 @@ use super::error::Problem;
 use super::file::{File, Listener, Node};
 use super::rest;
 use super::value::Text;
+use crate::admin::AdminSettings;
 use crate::net::{Address, canonical};
 use crate::primary_tracker::TrackerSettings;
 use crate::routing::{Intent, ReadSettings, RoutingSettings};
@@ -46,6 +47,7 @@ pub(super) fn build(file: &File, left: &BTreeSet<String>) -> Result<Config, Prob
         },
         drain_delay: file.drain_delay_secs.0,
         drain_timeout: file.drain_timeout_secs.0,
+        shown: toml::Table::new(),
     })
 }
 
@@ -197,7 +199,7 @@ fn admin(
     file: &File,
     listeners: &[Option<ListenerSettings>],
     left: &BTreeSet<String>,
-) -> Result<Option<std::net::SocketAddr>, Problem> {
+) -> Result<Option<AdminSettings>, Problem> {
     let text = match &file.admin_address {
         Some(address) => address.0.as_str(),
         None => DEFAULT_ADMIN,
@@ -209,9 +211,19 @@ fn admin(
     let Some(at) = address::tcp(text) else {
         return problem(address::TCP);
     };
-    if !at.ip().to_canonical().is_loopback() {
+    let settings = AdminSettings {
+        address: at,
+        token_file: file.admin_token_file.as_ref().map(|f| f.0.clone().into()),
+        allow_insecure: file.admin_allow_insecure.0,
+        enable_chaos: file.enable_chaos.0,
+    };
+    let is_left = ["admin_token_file", "admin_allow_insecure"]
+        .iter()
+        .any(|key| left.contains(*key));
+    if settings.must_have_token() && settings.token_file.is_none() && !is_left {
         return problem(
-            "off loopback: not yet; allowed is a loopback address such as 127.0.0.1:9090",
+            "off loopback; allowed is a loopback address, or to set admin_token_file as well (or \
+             admin_allow_insecure = true)",
         );
     }
     let canonical = address::canonical_listen(&Address::Tcp(at));
@@ -226,7 +238,7 @@ fn admin(
         Some(i) => problem(&format!(
             "listeners[{i}] has this address; allowed is each address once"
         )),
-        None => Ok(Some(at)),
+        None => Ok(Some(settings)),
     }
 }
 

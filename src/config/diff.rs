@@ -1,9 +1,11 @@
 //! What changes between two configurations, for a reload: pure.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::Config;
+use crate::admin::AdminSettings;
 use crate::net::Address;
 use crate::session::ListenerSettings;
 use crate::topology::NodeSettings;
@@ -32,7 +34,7 @@ pub(crate) fn diff(old: &Config, new: &Config) -> Diff {
     diff.listeners(&old.listeners, &new.listeners);
     diff.nodes(&old.nodes, &new.nodes);
     diff.hot = hot(old, new);
-    if old.admin != new.admin {
+    if address_of(old) != address_of(new) {
         diff.needs_restart.push("admin_address");
     }
     diff
@@ -41,10 +43,21 @@ pub(crate) fn diff(old: &Config, new: &Config) -> Diff {
 /// What is in effect once `new` was taken on: `new`, but for what needs a restart. Comparing the next file with
 /// this names such a key again, until there was one.
 pub(crate) fn in_effect(old: &Config, new: Config) -> Config {
-    let mut now = Config {
-        admin: old.admin,
-        ..new
+    let mut now = new;
+    now.admin = match (&old.admin, now.admin) {
+        // The address it is bound to, with the rules of the new file.
+        (Some(old), Some(new)) => Some(AdminSettings {
+            address: old.address,
+            ..new
+        }),
+        (Some(old), None) => Some(old.clone()),
+        (None, _) => None,
     };
+    for key in ["admin_address"] {
+        if let Some(value) = old.shown.get(key) {
+            now.shown.insert(key.to_owned(), value.clone());
+        }
+    }
     for listener in &mut now.listeners {
         if let Some(was) = old.listeners.iter().find(|o| o.address == listener.address) {
             listener.mode = was.mode;
@@ -52,6 +65,10 @@ pub(crate) fn in_effect(old: &Config, new: Config) -> Config {
         }
     }
     now
+}
+
+fn address_of(config: &Config) -> Option<SocketAddr> {
+    config.admin.as_ref().map(|admin| admin.address)
 }
 
 impl Diff {
@@ -130,7 +147,11 @@ fn hot(old: &Config, new: &Config) -> Vec<&'static str> {
     let (r, q) = (&old.routing, &new.routing);
     let (t, v) = (&old.tracker, &new.tracker);
     let (l, m) = (&old.rest, &new.rest);
+    let rules = |c: &Config| c.admin.clone().map(|a| (a.token_file, a.allow_insecure, a.enable_chaos));
+    let (a, b) = (rules(old), rules(new));
+    let both = a.is_some() && b.is_some();
     [
+        ("admin_token_file, admin_allow_insecure, enable_chaos", both && a != b),
         ("write_timeout_secs", r.write_timeout != q.write_timeout),
         ("connect_timeout_ms", s.connect_timeout != u.connect_timeout),
         ("startup_timeout_secs", s.startup_timeout != u.startup_timeout),

@@ -29,9 +29,9 @@ pub(super) struct File {
     pub(super) on_lease_expired: Word<OnLeaseExpired>,
     /// `None` = the default.
     pub(super) admin_address: Option<AdminAddress>,
-    pub(super) admin_token_file: Option<Later<Text>>,
-    pub(super) admin_allow_insecure: StillDefault<Flag<false>>,
-    pub(super) enable_chaos: StillDefault<Flag<false>>,
+    pub(super) admin_token_file: Option<Text>,
+    pub(super) admin_allow_insecure: Flag<false>,
+    pub(super) enable_chaos: Flag<false>,
     /// `None` = one default listener.
     pub(super) listeners: Option<Vec<Listener>>,
     pub(super) health: Health,

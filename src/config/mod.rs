@@ -3,12 +3,12 @@
 //! Text → [`file::File`] (each value is checked by its type) → [`Config`] (what concerns several values). Nothing
 //! here touches the network, a named file or a secret: a check gives the verdict of a start.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use toml::Table;
 
+use crate::admin::AdminSettings;
 use crate::primary_tracker::TrackerSettings;
 use crate::routing::RoutingSettings;
 use crate::session::{ListenerSettings, SessionSettings};
@@ -25,6 +25,7 @@ mod file;
 mod keys;
 mod read;
 mod rest;
+mod show;
 mod value;
 
 pub use builder::{ConfigBuilder, ConfigValue};
@@ -44,9 +45,11 @@ pub struct Config {
     pub(crate) routing: RoutingSettings,
     pub(crate) session: SessionSettings,
     /// `None` = no admin API.
-    pub(crate) admin: Option<SocketAddr>,
+    pub(crate) admin: Option<AdminSettings>,
     pub(crate) drain_delay: Duration,
     pub(crate) drain_timeout: Duration,
+    /// What `/config` shows: each key as written, or its default.
+    pub(crate) shown: Table,
 }
 
 /// What a configuration is read for.
@@ -98,8 +101,10 @@ impl Config {
 
     fn read(table: Table, name: &str, setting: Setting) -> Result<Self, ConfigError> {
         let lookup = |variable: &str| std::env::var(variable).ok();
+        let shown = show::with_defaults(&table);
         read::read(table, setting, &lookup)
             .and_then(|(file, left)| build::build(&file, &left))
+            .map(|config| Self { shown, ..config })
             .map_err(|problem| problem.in_file(name))
     }
 }

@@ -220,7 +220,7 @@ fn admin_of(file: &Path) -> Result<Option<SocketAddr>, ConfigError> {
         Err(ConfigError::Unset { key, .. }) if key != "admin_address" => Config::sketch(file),
         loaded => loaded,
     }
-    .map(|config| config.admin)
+    .map(|config| config.admin.map(|admin| admin.address))
 }
 
 /// The header that a token file stands for. Never shown, not even in debug output.

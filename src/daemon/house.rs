@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::opening::{self, OpenListener, Opened};
 use super::outcome::{Bound, FileFailed, ReloadError, ReloadReport, StartError};
 use super::threads::Threads;
+use super::window::{Window, WindowNow};
 use crate::admin;
 use crate::clock::Clock;
 use crate::config::{Config, diff, in_effect};
@@ -63,6 +64,7 @@ pub struct House {
     drained: CancellationToken,
     routing: watch::Sender<RoutingSettings>,
     session: watch::Sender<SessionSettings>,
+    window: Option<Window>,
     /// What changes at a reload. Held for the swap only, which does not wait for anything.
     state: Mutex<State>,
     threads: Threads,
@@ -89,7 +91,7 @@ impl House {
     /// See [`StartError`].
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let rest = Rest::open(config.rest.clone()).map_err(FileFailed::from)?;
-        let admin_listener = config.admin.map(opening::bind_admin).transpose()?;
+        let admin_listener = config.admin.as_ref().map(opening::open_admin).transpose()?;
         let opened = opening::open_all(&config.listeners)?;
         let clock = Clock::Boot;
         let metrics = Arc::new(Metrics::new());
@@ -105,6 +107,7 @@ impl House {
         let (worker, commands) = mpsc::channel(COMMANDS);
         let (routing, routing_now) = watch::channel(config.routing.clone());
         let (session, session_now) = watch::channel(config.session.clone());
+        let (window, window_now) = Window::new(&config);
         let router = Router::new(
             clock,
             picture.clone(),
@@ -133,6 +136,7 @@ impl House {
             drained: CancellationToken::new(),
             routing,
             session,
+            window,
             state: Mutex::new(State {
                 open: Vec::new(),
                 rest: Arc::new(rest),
@@ -142,7 +146,8 @@ impl House {
             handles: Mutex::new(Vec::new()),
             rung,
         };
-        house.spawn_control(publish, heard, told, admin_listener)?;
+        let admin = admin_listener.zip(window_now);
+        house.spawn_control(publish, heard, told, admin)?;
         house.spawn_worker(commands)?;
         house.listen(&mut house.state(), opened);
         Ok(house)
@@ -245,6 +250,9 @@ impl House {
         }
         state.rest = rest;
         state.config = in_effect(&state.config, config);
+        if let Some(window) = &self.window {
+            window.show(&state.config);
+        }
         Ok(ReloadReport {
             changes: in_words,
             needs_restart: changes
@@ -329,7 +337,7 @@ impl House {
         publish: watch::Sender<Picture>,
         orders: mpsc::Receiver<Reordered>,
         told: mpsc::Receiver<Told>,
-        admin_listener: Option<TcpListener>,
+        admin: Option<(TcpListener, WindowNow)>,
     ) -> Result<(), StartError> {
         let (clock, stop) = (self.clock, self.threads.stop.clone());
         let first = {
@@ -338,19 +346,24 @@ impl House {
         };
         let (demand, metrics) = (Arc::clone(&self.demand), Arc::clone(&self.metrics));
         let progress = self.progress.clone();
-        let facts = admin::Facts {
-            picture: self.picture.clone(),
-            metrics: Arc::clone(&self.metrics),
-            demand: Arc::clone(&self.demand),
-            operator: self.operator.clone(),
-            clock,
-            started: clock.now(),
-        };
+        let admin = admin.map(|(listener, (settings, config))| {
+            let facts = admin::Facts {
+                picture: self.picture.clone(),
+                metrics: Arc::clone(&self.metrics),
+                demand: Arc::clone(&self.demand),
+                operator: self.operator.clone(),
+                settings,
+                config,
+                clock,
+                started: clock.now(),
+            };
+            (listener, facts)
+        });
         self.spawn("control", self.threads.stop.clone(), move || async move {
             let tracker = Tracker::new(clock, first, demand, metrics, publish, progress);
             tokio::select! {
                 () = tracker.run(orders, told, stop.clone()) => {}
-                () = serve_admin(admin_listener, facts, stop) => {}
+                () = serve_admin(admin, stop) => {}
             }
         })
     }
@@ -408,11 +421,13 @@ impl Drop for House {
 }
 
 /// Without an admin API there is nothing to serve, until the end.
-async fn serve_admin(listener: Option<TcpListener>, facts: admin::Facts, stop: CancellationToken) {
-    match listener.map(tokio::net::TcpListener::from_std) {
-        Some(Ok(listener)) => admin::serve(listener, facts, stop).await,
-        Some(Err(error)) => tracing::error!(%error, "the admin API cannot listen"),
-        None => stop.cancelled().await,
+async fn serve_admin(admin: Option<(TcpListener, admin::Facts)>, stop: CancellationToken) {
+    let Some((listener, facts)) = admin else {
+        return stop.cancelled().await;
+    };
+    match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => admin::serve(listener, facts, stop).await,
+        Err(error) => tracing::error!(%error, "the admin API cannot listen"),
     }
 }
 

@@ -13,3 +13,4 @@ mod run;
 mod signals;
 mod systemd;
 mod threads;
+mod window;

@@ -2,7 +2,8 @@
 
 use std::net::{SocketAddr, TcpListener};
 
-use super::outcome::{BindFailed, Bound, FileFailed};
+use super::outcome::{BindFailed, Bound, FileFailed, StartError};
+use crate::admin::{AdminSettings, Token};
 use crate::net::{Address, BindError, BindOptions, FileError, Socket, SocketFile, bind};
 use crate::session::{Command, ListenerSettings};
 
@@ -66,7 +67,18 @@ fn open(settings: &ListenerSettings) -> Result<Opened, BindFailed> {
     })
 }
 
-pub(super) fn bind_admin(address: SocketAddr) -> Result<TcpListener, BindFailed> {
+/// Off loopback nobody is served without a token: then there must be one.
+pub(super) fn open_admin(settings: &AdminSettings) -> Result<TcpListener, StartError> {
+    if let Some(Err(error)) = settings.token_file.as_deref().map(Token::read) {
+        if settings.must_have_token() {
+            return Err(StartError::AdminToken(Box::new(error)));
+        }
+        tracing::warn!(%error, "the admin API takes no changes");
+    }
+    bind_admin(settings.address).map_err(StartError::Bind)
+}
+
+fn bind_admin(address: SocketAddr) -> Result<TcpListener, BindFailed> {
     let set = bind(&Address::Tcp(address), &BindOptions::default())?;
     match set.sockets.into_iter().next() {
         Some(Socket::Tcp(listener)) => Ok(listener),

@@ -33,6 +33,9 @@ pub enum StartError {
     /// A certificate, key or password is missing or unusable.
     #[error(transparent)]
     File(#[from] FileFailed),
+    /// The admin API is off loopback, and its token cannot be had.
+    #[error("admin_address is off loopback and needs a token")]
+    AdminToken(#[source] Box<dyn std::error::Error + Send + Sync>),
 
     /// The kernel gives no thread or no descriptors.
     #[error("the {thread} thread cannot start")]

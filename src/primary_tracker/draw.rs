@@ -44,6 +44,7 @@ impl Tracker {
             conflicts: self.metrics.conflicting_primaries.get(),
             failsafe: decider.failsafe,
             paused: decider.paused,
+            lease_timeout: decider.settings.lease_timeout,
         };
         // Whoever waits is woken by what it may wait for; the rest is there for whoever looks.
         self.picture.send_if_modified(|before| {

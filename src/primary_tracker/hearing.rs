@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use super::Check;
 use super::decider::Decider;
 use super::pins::Foreign;
 use super::record::{Claim, Latest};
@@ -22,6 +23,7 @@ impl Decider {
             return false;
         }
         self.note_for_people(at, &seen, now);
+        let (sent, took) = (seen.sent, seen.took);
         let before = self.records[at].fact();
         let result = match seen.heard {
             Ok(heard) => self.hear(at, heard, seen.sent, now),
@@ -38,6 +40,8 @@ impl Decider {
                 result,
             })
             .inc();
+        let check = Check { sent, took, result };
+        self.records[at].people.note(check);
         if result == CheckResult::leads {
             self.count_claim(at, now);
         }

@@ -40,7 +40,7 @@ pub(crate) use gap::LeaderChange;
 pub use info::{PrimaryInfo, PrimaryWatch};
 pub(crate) use lease::{Leader, Lease, Revocation};
 pub(crate) use order::{Fault, Operator, Order, Refused, Told};
-pub(crate) use picture::{NodePicture, Picture, Reading, WhyNobody};
+pub(crate) use picture::{Check, NodePicture, Picture, Reading, WhyNobody};
 pub(crate) use readers::Readers;
 pub use record::NODE_NAMESPACE;
 pub(crate) use reload::{Orders, Reordered};

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::{LeaderChange, Lease, Readers, Verdict};
 use crate::clock::BootTime;
+use crate::metrics::CheckResult;
 use crate::topology::Feed;
 
 /// One consistent look at the cluster and at what was decided from it. Published by the tracker through a
@@ -34,6 +35,8 @@ pub(crate) struct Picture {
     pub(crate) conflicts: u64,
     pub(crate) failsafe: bool,
     pub(crate) paused: bool,
+    /// How long a proof lasts, as configured.
+    pub(crate) lease_timeout: Duration,
 }
 
 impl Picture {
@@ -52,6 +55,7 @@ impl Picture {
             conflicts: 0,
             failsafe: false,
             paused: false,
+            lease_timeout: Duration::ZERO,
         }
     }
 
@@ -67,7 +71,12 @@ impl Picture {
             let lease = picture.lease.as_ref()?;
             Some((lease.epoch, lease.proved, lease.until, lease.open))
         };
+        let change = |picture: &Self| {
+            let newest = picture.changes.first()?;
+            Some((newest.epoch, newest.first_session))
+        };
         lease(self) != lease(before)
+            || change(self) != change(before)
             || self.why != before.why
             || self.scope != before.scope
             || self.first_round_done != before.first_round_done
@@ -156,6 +165,8 @@ pub(crate) struct NodePicture {
     pub(crate) words: Arc<str>,
     pub(crate) verdict: Verdict,
     pub(crate) reading: Reading,
+    /// The last checks, oldest first.
+    pub(crate) checks: Arc<[Check]>,
 }
 
 /// What the read pool needs of a node.
@@ -191,4 +202,12 @@ impl NodePicture {
         let place = (&self.name, reading.addr, self.enabled, self.up, self.leader);
         (place, reading.weight, reading.feed, reading.noloadbalance)
     }
+}
+
+/// One question to a node, once it has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Check {
+    pub(crate) sent: BootTime,
+    pub(crate) took: Duration,
+    pub(crate) result: CheckResult,
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use uuid::Uuid;
 
 use super::lag::Mark;
-use super::{NodePicture, Readers, Reading, Verdict};
+use super::{Check, NodePicture, Readers, Reading, Verdict};
 use crate::clock::BootTime;
 use crate::metrics::RevokeReason;
 use crate::topology::{Answer, Evidence, NodeId, NodeSettings};
@@ -119,6 +119,19 @@ pub(super) struct People {
     pub(super) latency: Option<Duration>,
     pub(super) last_error: Option<Arc<str>>,
     pub(super) words: Option<Arc<str>>,
+    /// The last [`CHECKS`], oldest first.
+    pub(super) checks: Arc<[Check]>,
+}
+
+/// Enough to see a pattern, few enough to be copied with each answer.
+const CHECKS: usize = 60;
+
+impl People {
+    pub(super) fn note(&mut self, check: Check) {
+        let surplus = (self.checks.len() + 1).saturating_sub(CHECKS);
+        let kept = self.checks.iter().skip(surplus).copied();
+        self.checks = kept.chain([check]).collect();
+    }
 }
 
 impl Record {
@@ -272,6 +285,7 @@ impl Record {
                 .unwrap_or_else(|| "not asked yet".into()),
             verdict,
             reading: self.reading(),
+            checks: Arc::clone(&self.people.checks),
         }
     }
 

@@ -29,6 +29,7 @@ pub(crate) fn nobody() -> Picture {
             enabled: true,
             readers: Default::default(),
             forced: false,
+            checks: Arc::from([]),
             up: true,
             leader: false,
             role: Some("replica".into()),
@@ -51,6 +52,7 @@ pub(crate) fn nobody() -> Picture {
         conflicts: 0,
         failsafe: false,
         paused: false,
+        lease_timeout: Duration::from_secs(10),
     }
 }
 
