@@ -11,6 +11,7 @@ mod cluster {
     mod doctor;
     mod etcd;
     mod guests;
+    mod https;
     mod ipv6;
     mod maintenance;
     mod manners;

@@ -8,6 +8,7 @@ mod process {
     mod daemon;
     mod doctor;
     mod ending;
+    mod https;
     mod logging;
     mod reloading;
     mod starting;

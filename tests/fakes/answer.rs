@@ -3,8 +3,7 @@
 use std::io;
 use std::time::{Duration, SystemTime};
 
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use super::body::Body;
 
@@ -130,7 +129,7 @@ impl Answer {
 }
 
 /// Writes it as its manner is.
-pub(super) async fn send(stream: &mut TcpStream, answer: Answer) -> io::Result<()> {
+pub(super) async fn send(stream: &mut (impl AsyncWrite + Unpin), answer: Answer) -> io::Result<()> {
     let status = format!("{} {}", answer.status, reason(answer.status));
     let common = format!(
         "Server: BaseHTTP/0.6 Python/3.11.2\r\nDate: {}\r\nContent-Type: application/json\r\n",
@@ -196,7 +195,7 @@ fn off_by(seconds: i64) -> SystemTime {
     }
 }
 
-async fn spaces(stream: &mut TcpStream, count: u64) -> io::Result<()> {
+async fn spaces(stream: &mut (impl AsyncWrite + Unpin), count: u64) -> io::Result<()> {
     let part = [b' '; 65_536];
     let mut left = count;
     while left > 0 {
@@ -211,6 +210,7 @@ fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",
         301 => "Moved Permanently",
+        401 => "Unauthorized",
         404 => "Not Found",
         500 => "Internal Server Error",
         502 => "Bad Gateway",

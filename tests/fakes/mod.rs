@@ -6,6 +6,8 @@
 //! | [`body`] | what Patroni says of a node |
 //! | [`answer`] | what one path answers, and in which manner |
 //! | [`patroni`] | a Patroni REST API with an answer per path, and a record of who asked when |
+//! | [`papers`] | a private CA, and certificates good and bad |
+//! | [`tls`] | how a scripted server speaks TLS |
 //! | [`wire`] | PostgreSQL messages as bytes |
 //! | [`guest`] | who is at a server, and who was |
 //! | [`postgres`] | a PostgreSQL server that says which node it is |
@@ -22,8 +24,10 @@ pub mod client;
 pub mod cluster;
 pub mod door;
 pub mod guest;
+pub mod papers;
 pub mod patroni;
 pub mod postgres;
+pub mod tls;
 pub mod wire;
 
 use std::future::Future;

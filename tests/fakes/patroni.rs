@@ -6,12 +6,14 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use rustls::{HandshakeKind, ServerConfig};
+use tokio::io::AsyncReadExt;
+use tokio_rustls::TlsAcceptor;
 
 use super::answer::{self, Answer, Manner};
 use super::door::{self, Door, Mode};
 use super::locked;
+use super::tls::Socket;
 
 /// One request as it arrived.
 #[derive(Clone, Debug)]
@@ -20,6 +22,8 @@ pub struct Question {
     pub method: String,
     pub path: String,
     pub from: SocketAddr,
+    /// What stands behind `Authorization:`.
+    pub authorization: Option<String>,
 }
 
 #[derive(Debug, Default)]
@@ -30,6 +34,15 @@ struct Record {
     most_open: usize,
     /// The asker went away before it had read the answer: a traceback in Patroni's log.
     cut_short: usize,
+    handshakes: Handshakes,
+}
+
+/// TLS handshakes so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Handshakes {
+    pub full: usize,
+    pub resumed: usize,
+    pub failed: usize,
 }
 
 /// A node's REST API. Every change holds from the next question on.
@@ -38,6 +51,10 @@ pub struct Patroni {
     pub door: Door,
     answers: Arc<Mutex<HashMap<String, Answer>>>,
     record: Arc<Mutex<Record>>,
+    /// `None` = http.
+    tls: Arc<Mutex<Option<Arc<ServerConfig>>>>,
+    /// Every other `Authorization` is answered with 401.
+    login: Arc<Mutex<Option<String>>>,
 }
 
 impl Patroni {
@@ -49,14 +66,36 @@ impl Patroni {
             defaults,
         )])));
         let record = Arc::new(Mutex::new(Record::default()));
+        let tls = Arc::<Mutex<Option<Arc<ServerConfig>>>>::default();
+        let login = Arc::<Mutex<Option<String>>>::default();
         let door = Door::open(addr, {
-            let answers = Arc::clone(&answers);
-            let record = Arc::clone(&record);
+            let (answers, record) = (Arc::clone(&answers), Arc::clone(&record));
+            let (tls, login) = (Arc::clone(&tls), Arc::clone(&login));
             move |stream, from| {
-                let answers = Arc::clone(&answers);
-                let counted = Counted::new(&record);
+                let desk = Desk {
+                    from,
+                    answers: Arc::clone(&answers),
+                    login: locked(&login).clone(),
+                    counted: Counted::new(&record),
+                };
+                let tls = locked(&tls).clone();
                 async move {
-                    let _ = serve(stream, from, &answers, &counted.0).await;
+                    let _ = match tls {
+                        None => desk.serve(stream).await,
+                        Some(config) => {
+                            let shaken = TlsAcceptor::from(config).accept(stream).await;
+                            desk.note(
+                                shaken
+                                    .as_ref()
+                                    .ok()
+                                    .and_then(|s| s.get_ref().1.handshake_kind()),
+                            );
+                            match shaken {
+                                Ok(stream) => desk.serve(stream).await,
+                                Err(error) => Err(error),
+                            }
+                        }
+                    };
                 }
             }
         })?;
@@ -64,6 +103,8 @@ impl Patroni {
             door,
             answers,
             record,
+            tls,
+            login,
         })
     }
 
@@ -78,6 +119,20 @@ impl Patroni {
 
     pub fn answers(&self, path: &str, answer: Answer) {
         locked(&self.answers).insert(path.to_owned(), answer);
+    }
+
+    /// Speaks https with this from the next connection on.
+    pub fn wears(&self, tls: Arc<ServerConfig>) {
+        *locked(&self.tls) = Some(tls);
+    }
+
+    /// Answers 401 from the next connection on, unless `Authorization` says just this.
+    pub fn wants(&self, authorization: &str) {
+        *locked(&self.login) = Some(authorization.to_owned());
+    }
+
+    pub fn handshakes(&self) -> Handshakes {
+        locked(&self.record).handshakes
     }
 
     pub async fn mode(&self, mode: Mode) {
@@ -131,51 +186,78 @@ impl Drop for Counted {
     }
 }
 
-async fn serve(
-    mut stream: TcpStream,
+/// What a connection needs to be served.
+struct Desk {
     from: SocketAddr,
-    answers: &Mutex<HashMap<String, Answer>>,
-    record: &Mutex<Record>,
-) -> io::Result<()> {
-    let head = read_head(&mut stream).await?;
-    let at = Instant::now();
-    let mut words = head.split_ascii_whitespace();
-    let method = words.next().unwrap_or_default().to_owned();
-    let path = words.next().unwrap_or_default().to_owned();
-    locked(record).questions.push(Question {
-        at,
-        method,
-        path: path.clone(),
-        from,
-    });
-    // After the record: whoever sees a question there may rely on its answer being of now.
-    let answer = locked(answers).get(&path).cloned();
-    let answer = answer.unwrap_or_else(|| Answer::bytes(404, "not found"));
-    if matches!(answer.manner, Manner::Hang) {
-        let _ = stream.read_to_end(&mut Vec::new()).await;
-        return Ok(());
-    }
-    let patient = tokio::select! {
-        () = tokio::time::sleep(answer.delay) => true,
-        _ = stream.read_u8() => false,
-    };
-    if matches!(answer.manner, Manner::Reset) {
-        door::reset(stream);
-        return Ok(());
-    }
-    let sent = answer::send(&mut stream, answer).await;
-    // As Python's server: shut the write side, then close. What the asker does then shows how it reads.
-    let ended = match stream.shutdown().await {
-        Ok(()) => stream.read_to_end(&mut Vec::new()).await.map(|_| ()),
-        Err(e) => Err(e),
-    };
-    if !patient || sent.is_err() || ended.is_err() {
-        locked(record).cut_short += 1;
-    }
-    Ok(())
+    answers: Arc<Mutex<HashMap<String, Answer>>>,
+    login: Option<String>,
+    counted: Counted,
 }
 
-async fn read_head(stream: &mut TcpStream) -> io::Result<String> {
+impl Desk {
+    fn note(&self, shaken: Option<HandshakeKind>) {
+        let handshakes = &mut locked(&self.counted.0).handshakes;
+        match shaken {
+            Some(HandshakeKind::Resumed) => handshakes.resumed += 1,
+            Some(_) => handshakes.full += 1,
+            None => handshakes.failed += 1,
+        }
+    }
+
+    async fn serve(&self, mut stream: impl Socket) -> io::Result<()> {
+        let record = &*self.counted.0;
+        let head = read_head(&mut stream).await?;
+        let question = self.question(&head);
+        let path = question.path.clone();
+        let welcome = self.login.is_none() || self.login == question.authorization;
+        locked(record).questions.push(question);
+        // After the record: whoever sees a question there may rely on its answer being of now.
+        let answer = locked(&self.answers).get(&path).cloned();
+        let answer = match answer {
+            _ if !welcome => Answer::bytes(401, "no auth header received"),
+            Some(answer) => answer,
+            None => Answer::bytes(404, "not found"),
+        };
+        if matches!(answer.manner, Manner::Hang) {
+            let _ = stream.read_to_end(&mut Vec::new()).await;
+            return Ok(());
+        }
+        let patient = tokio::select! {
+            () = tokio::time::sleep(answer.delay) => true,
+            _ = stream.read_u8() => false,
+        };
+        if matches!(answer.manner, Manner::Reset) {
+            door::reset(stream.into_tcp());
+            return Ok(());
+        }
+        let sent = answer::send(&mut stream, answer).await;
+        // As Python's server: end our side, wait for the other. What the asker does then shows how it reads.
+        let ended = match stream.end().await {
+            Ok(()) => stream.read_to_end(&mut Vec::new()).await.map(|_| ()),
+            Err(e) => Err(e),
+        };
+        if !patient || sent.is_err() || ended.is_err() {
+            locked(record).cut_short += 1;
+        }
+        Ok(())
+    }
+
+    fn question(&self, head: &str) -> Question {
+        let mut words = head.split_ascii_whitespace().map(str::to_owned);
+        let mut fields = head.lines().filter_map(|line| line.split_once(": "));
+        Question {
+            at: Instant::now(),
+            method: words.next().unwrap_or_default(),
+            path: words.next().unwrap_or_default(),
+            from: self.from,
+            authorization: fields
+                .find(|(name, _)| name.eq_ignore_ascii_case("authorization"))
+                .map(|(_, value)| value.to_owned()),
+        }
+    }
+}
+
+async fn read_head(stream: &mut impl Socket) -> io::Result<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await?);

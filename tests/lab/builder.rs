@@ -53,6 +53,12 @@ impl Builder {
         self
     }
 
+    /// REST over https: own CA, a client certificate required, and a login for changes.
+    pub fn https(mut self) -> Self {
+        self.settings.https = true;
+        self
+    }
+
     /// A healthy cluster whose first leader is `n1`, with the database `app` and its users.
     pub fn up(self) -> Result<Lab, LabError> {
         let programs = install::ensure()?;
@@ -62,9 +68,13 @@ impl Builder {
             programs,
             daemons: Mutex::default(),
             outside: None,
+            https: None,
         };
         lab.home.place.make()?;
         lab.outside = lab.home.place.enter()?;
+        if self.settings.https {
+            lab.https = Some(lab.begin_https()?);
+        }
         lab.bring_up()?;
         Ok(lab)
     }
@@ -81,6 +91,7 @@ impl Lab {
                 failsafe: false,
                 max_connections: 300,
                 tls: false,
+                https: false,
             },
         }
     }

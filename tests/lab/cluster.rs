@@ -16,6 +16,7 @@ use super::{
     config::{SCOPE, Settings, Timings},
     home::Home,
     http::{self, Answer},
+    https::Https,
     install::Programs,
     net::{self, Host, NODES, Node},
     poll, process,
@@ -33,6 +34,8 @@ pub struct Lab {
     pub(crate) daemons: Mutex<Vec<(Host, Child)>>,
     /// The namespace of the thread that called `up`, for the way back.
     pub(crate) outside: Option<File>,
+    /// `None` where the REST APIs speak http.
+    pub(crate) https: Option<Https>,
 }
 
 impl Lab {
@@ -87,7 +90,15 @@ impl Lab {
         } else {
             PATIENCE
         };
-        http::ask(self.rest_at(node), method, path, body, limit)
+        let caller = self.caller();
+        http::ask_over(
+            caller.as_ref(),
+            self.rest_at(node),
+            method,
+            path,
+            body,
+            limit,
+        )
     }
 
     /// The holder of the leader key in etcd.

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde_json::{Value, json};
 
 use super::{
+    https,
     install::Programs,
     net::{Host, Node},
 };
@@ -43,6 +44,8 @@ pub(crate) struct Settings {
     pub(crate) max_connections: u16,
     /// With a self-signed certificate, for SCRAM with channel binding.
     pub(crate) tls: bool,
+    /// The REST APIs speak https.
+    pub(crate) https: bool,
 }
 
 /// The files and addresses of one node.
@@ -57,7 +60,7 @@ pub(crate) struct Site<'a> {
 pub(crate) fn patroni(site: &Site<'_>, settings: &Settings) -> Value {
     let at = |port| SocketAddr::new((site.ip)(Host::Node(site.node)), port).to_string();
     let dcs = SocketAddr::new((site.ip)(Host::Dcs), 2379).to_string();
-    json!({
+    let mut all = json!({
         "scope": SCOPE,
         "name": site.node.to_string(),
         "restapi": { "listen": at(8008), "connect_address": at(8008) },
@@ -82,7 +85,11 @@ pub(crate) fn patroni(site: &Site<'_>, settings: &Settings) -> Value {
             "basebackup": [{ "checkpoint": "fast" }, "no-sync"],
             "pg_hba": hba(),
         },
-    })
+    });
+    if settings.https {
+        https::add_to(&mut all, site.home);
+    }
+    all
 }
 
 fn dynamic(settings: &Settings) -> Value {

@@ -3,10 +3,17 @@
 use std::{
     io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use rustls::{
+    ClientConnection, StreamOwned,
+    pki_types::{CertificateDer, ServerName},
+};
 use serde_json::Value;
+
+use super::https::{Caller, LOGIN};
 
 /// What was answered; the body is read to the end.
 #[derive(Clone, Debug)]
@@ -30,17 +37,76 @@ pub fn ask(
     body: Option<&Value>,
     limit: Duration,
 ) -> io::Result<Answer> {
+    ask_over(None, at, method, path, body, limit)
+}
+
+/// The same, in TLS and with a login where there is a caller.
+pub fn ask_over(
+    caller: Option<&Caller>,
+    at: SocketAddr,
+    method: &str,
+    path: &str,
+    body: Option<&Value>,
+    limit: Duration,
+) -> io::Result<Answer> {
     let end = Instant::now() + limit;
-    let mut stream = TcpStream::connect_timeout(&at, limit)?;
+    let stream = TcpStream::connect_timeout(&at, limit)?;
     stream.set_nodelay(true)?;
     let body = body.map(Value::to_string).unwrap_or_default();
+    let login = caller.map(|_| format!("Authorization: Basic {}\r\n", base64(LOGIN)));
     let request = format!(
-        "{method} {path} HTTP/1.0\r\nHost: {at}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        "{method} {path} HTTP/1.0\r\nHost: {at}\r\n{}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        login.unwrap_or_default(),
         body.len()
     );
     stream.set_write_timeout(Some(limit))?;
+    stream.set_read_timeout(Some(limit))?;
+    let socket = stream.try_clone()?;
+    match caller {
+        None => talk(stream, &socket, &request, end),
+        Some(caller) => {
+            let mut stream = secured(caller, stream, at)?;
+            let answer = talk(&mut stream, &socket, &request, end);
+            // Patroni waits for it.
+            stream.conn.send_close_notify();
+            let _ = stream.flush();
+            answer
+        }
+    }
+}
+
+fn talk(
+    mut stream: impl Read + Write,
+    socket: &TcpStream,
+    request: &str,
+    end: Instant,
+) -> io::Result<Answer> {
     stream.write_all(request.as_bytes())?;
-    parse(&read_to_end(&mut stream, end)?)
+    parse(&read_to_end(&mut stream, socket, end)?)
+}
+
+fn secured(
+    caller: &Caller,
+    stream: TcpStream,
+    at: SocketAddr,
+) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
+    let name = ServerName::IpAddress(at.ip().into());
+    let connection = ClientConnection::new(Arc::clone(caller), name).map_err(io::Error::other)?;
+    Ok(StreamOwned::new(connection, stream))
+}
+
+/// What a server shows in a handshake.
+pub fn certificate_of(caller: &Caller, at: SocketAddr) -> io::Result<CertificateDer<'static>> {
+    let limit = Duration::from_secs(3);
+    let stream = TcpStream::connect_timeout(&at, limit)?;
+    stream.set_read_timeout(Some(limit))?;
+    let mut stream = secured(caller, stream, at)?;
+    stream.write_all(b"OPTIONS / HTTP/1.0\r\n\r\n")?;
+    let _ = stream.read_to_end(&mut Vec::new());
+    let shown = stream.conn.peer_certificates().and_then(<[_]>::first);
+    shown
+        .map(|shown| shown.clone().into_owned())
+        .ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
 /// `GET`, for the many places that need no more.
@@ -48,7 +114,7 @@ pub fn get(at: SocketAddr, path: &str, limit: Duration) -> io::Result<Answer> {
     ask(at, "GET", path, None, limit)
 }
 
-fn read_to_end(stream: &mut TcpStream, end: Instant) -> io::Result<Vec<u8>> {
+fn read_to_end(stream: &mut impl Read, socket: &TcpStream, end: Instant) -> io::Result<Vec<u8>> {
     let mut all = Vec::new();
     let mut some = [0; 4096];
     loop {
@@ -56,7 +122,7 @@ fn read_to_end(stream: &mut TcpStream, end: Instant) -> io::Result<Vec<u8>> {
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        stream.set_read_timeout(Some(left))?;
+        socket.set_read_timeout(Some(left))?;
         match stream.read(&mut some)? {
             0 => return Ok(all),
             n => all.extend_from_slice(&some[..n]),

@@ -19,9 +19,12 @@ mod daemons;
 mod faults;
 mod home;
 pub mod http;
+pub mod https;
 pub mod install;
 mod net;
 pub mod observer;
+#[path = "../fakes/papers.rs"]
+pub mod papers;
 pub mod process;
 pub mod proxy;
 pub mod sessions;

@@ -16,6 +16,7 @@ use std::{
 use super::{
     cluster::Lab,
     http,
+    https::Caller,
     net::{NODES, Node},
 };
 
@@ -76,7 +77,11 @@ impl Observer {
             .into_iter()
             .map(|node| {
                 let (at, seen, over) = (lab.rest_at(node), Arc::clone(&seen), Arc::clone(&over));
-                thread::spawn(move || watch(node, at, pause, &seen, &over))
+                let caller = lab.caller();
+                thread::spawn(move || {
+                    let ask = || ask(caller.as_ref(), at);
+                    watch(node, ask, pause, &seen, &over);
+                })
             })
             .collect();
         Self {
@@ -131,7 +136,7 @@ impl Drop for Observer {
 
 fn watch(
     node: Node,
-    at: SocketAddr,
+    ask: impl Fn() -> Word,
     pause: Duration,
     seen: &Mutex<Vec<Sighting>>,
     over: &AtomicBool,
@@ -139,7 +144,7 @@ fn watch(
     let mut last = None;
     while !over.load(Ordering::Relaxed) {
         let asked = Instant::now();
-        let word = ask(at);
+        let word = ask();
         if last.as_ref() != Some(&word) {
             let heard = Instant::now();
             let sighting = Sighting {
@@ -161,8 +166,9 @@ fn watch(
     }
 }
 
-fn ask(at: SocketAddr) -> Word {
-    let Ok(answer) = http::get(at, "/primary", Duration::from_secs(1)) else {
+fn ask(caller: Option<&Caller>, at: SocketAddr) -> Word {
+    let limit = Duration::from_secs(1);
+    let Ok(answer) = http::ask_over(caller, at, "GET", "/primary", None, limit) else {
         return Word::default();
     };
     let body = answer.json();

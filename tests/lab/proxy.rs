@@ -161,6 +161,13 @@ pub fn settings(lab: &Lab, listens: SocketAddr, admin: Option<SocketAddr>, more:
             lab.ip(node)
         );
     }
+    if let Some(files) = lab.client_files() {
+        let _ = write!(
+            text,
+            "\n[rest]\nscheme = \"https\"\nca_file = {:?}\ncert_file = {:?}\nkey_file = {:?}\n",
+            files.ca, files.cert, files.key
+        );
+    }
     text
 }
 

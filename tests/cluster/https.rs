@@ -1,0 +1,68 @@
+//! REST over https: own CA, a client certificate required, certificates for addresses.
+
+use std::time::Duration;
+
+use super::stage::{Stage, block_on, patroni_log};
+use crate::lab::{Lab, NODES, client, papers::Authority};
+
+#[test]
+fn the_leader_is_followed_over_https_and_certificates_are_renewed_under_way() {
+    let up = || Lab::builder().fast().https().up();
+    let Some(stage) = Stage::set("https", up, "") else {
+        return;
+    };
+    stage.change("switchover over https", |lab, old| {
+        let to = lab.replicas()[0];
+        assert_ne!(to, old);
+        lab.switchover(to).unwrap();
+    });
+    a_new_ca_drops_no_session(&stage);
+    nobody_was_cut_off_in_the_middle(&stage);
+}
+
+/// First everybody believes both CAs, then all are signed by the new one, then only that is believed.
+fn a_new_ca_drops_no_session(stage: &Stage) {
+    let leader = stage.settle();
+    let (epoch, revoked) = (stage.epoch(), stage.revoked());
+    let (old, new) = (stage.lab.authority().unwrap(), Authority::new("New CA"));
+    let writers = stage.writers();
+    block_on(async {
+        let (session, connection) = client::config(stage.proxy.listens)
+            .connect(tokio_postgres::NoTls)
+            .await
+            .unwrap();
+        let connection = tokio::spawn(connection);
+        let backend = || async {
+            let row = session.query_one("SELECT pg_backend_pid()", &[]).await;
+            row.unwrap().get::<_, i32>(0)
+        };
+        let before = backend().await;
+
+        for (signer, trusted) in [
+            (old, vec![old, &new]),
+            (&new, vec![old, &new]),
+            (&new, vec![&new]),
+        ] {
+            stage.lab.renew(signer, &trusted).unwrap();
+            // Longer than a lease: what is still routed to has been asked with what is there now.
+            tokio::time::sleep(Duration::from_secs(12)).await;
+            assert_eq!(stage.settle(), leader);
+        }
+
+        assert_eq!(backend().await, before);
+        drop(session);
+        connection.await.unwrap().unwrap();
+    });
+    stage.assert_undisturbed("a new CA", &writers.stop());
+    assert_eq!((stage.epoch(), stage.revoked()), (epoch, revoked));
+    let log = stage.proxy_log();
+    assert!(!log.contains("cannot be asked"), "{log}");
+}
+
+/// Patroni ends TLS in both directions; a peer that just goes away is a traceback, or a line at debug level.
+fn nobody_was_cut_off_in_the_middle(stage: &Stage) {
+    for node in NODES {
+        let log = stage.log_of(&patroni_log(node));
+        assert!(!log.contains("Traceback"), "{node}: {log}");
+    }
+}
