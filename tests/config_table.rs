@@ -95,6 +95,29 @@ const BAD: &[(&str, &str)] = &[
     ("[[listeners]]\nmax_lag_bytes = '16MB'", ": listeners[0].max_lag_bytes = \"16MB\": allowed is 0 or a positive whole number"),
     ("[[nodes]]\nweight = -5", ": nodes[0].weight = -5: allowed is 0 or a positive whole number"),
 
+    // Keys that a provider has no use for, and those that it needs.
+    ("[topology]\nuser = 'u'", ": topology.user = \"u\": topology.provider = \"check\" has no use for it; allowed with \"postgres\" | \"static\""),
+    ("[topology]\npassword_file = 'u'", ": topology.password_file = \"u\": topology.provider = \"check\" has no use for it; allowed with \"postgres\" | \"static\""),
+    ("[topology]\ndatabase = 'u'", ": topology.database = \"u\": topology.provider = \"check\" has no use for it"),
+    ("[topology]\ntls_mode = 'require'", ": topology.tls_mode = \"require\": topology.provider = \"check\" has no use for it"),
+    ("[topology]\nca_file = 'u'", ": topology.ca_file = \"u\": topology.provider = \"check\" has no use for it"),
+    ("[topology]\ncert_file = 'u'", ": topology.cert_file = \"u\": topology.provider = \"check\" has no use for it"),
+    ("[topology]\nkey_file = 'u'", ": topology.key_file = \"u\": topology.provider = \"check\" has no use for it"),
+    ("[topology]\nprovider = 'postgres'\nuser = 'u'\nca_file = 'c'", ": topology.ca_file = \"c\": only topology.tls_mode = \"verify-ca\" | \"verify-full\" verifies anything"),
+    ("[topology]\nprovider = 'postgres'\nuser = 'u'\ncert_file = 'c'", ": topology.cert_file = \"c\": it needs topology.key_file beside it"),
+    ("[topology]\nprovider = 'postgres'\nuser = 'u'\ncert_file = 'c'\nkey_file = 'k'\ntls_mode = 'disable'", ": topology.cert_file = \"c\": topology.tls_mode = \"disable\" speaks no TLS"),
+    ("[topology]\npoll_interval_secs = 1", ": topology.poll_interval_secs = 1.0: topology.provider = \"check\" has no use for it; allowed with \"postgres\""),
+    ("[topology]\npoll_interval_secs = 0", ": topology.poll_interval_secs = 0: allowed is a positive number (seconds)"),
+    ("[topology]\ncheck_query = 'SELECT 2'", ": topology.check_query = \"SELECT 2\": topology.provider = \"check\" has no use for it; allowed with \"static\""),
+    ("[topology]\nprovider = 'postgres'\nuser = 'u'\ncheck_query = 'SELECT 2'", ": topology.check_query = \"SELECT 2\": topology.provider = \"postgres\" has no use for it"),
+    ("[topology]\nprovider = 'postgres'\nuser = 'u'\npatroni_ttl_secs = 30", ": topology.patroni_ttl_secs = 30.0: topology.provider = \"postgres\" has no use for it; allowed with \"check\""),
+    ("[topology]\nprovider = 'postgres'", ": topology.user: not given; topology.provider = \"postgres\" logs in; allowed is a text"),
+    ("[topology]\nprovider = 'static'\ncheck_query = 'SELECT 2'\n[[nodes]]\nname = 'a'\nhost = 'a'\nrole = 'primary'", ": topology.check_query = \"SELECT 2\": topology.user is not given, so nobody logs in"),
+    ("[topology]\nprovider = 'static'\npassword_file = '/p'\n[[nodes]]\nname = 'a'\nhost = 'a'\nrole = 'primary'", ": topology.password_file = \"/p\": topology.user is not given, so nobody logs in"),
+    ("[topology]\nprovider = 'static'\n[[nodes]]\nname = 'a'\nhost = 'a'", ": nodes[0].role = \"auto\": topology.provider = \"static\" asks no node what it is; allowed is \"primary\" | \"standby\" | \"replica\""),
+    ("[topology]\nprovider = 'static'\n[[nodes]]\nname = 'a'\nhost = 'a'\nrole = 'primary'\n[[nodes]]\nname = 'b'\nhost = 'b'\nrole = 'primary'", ": nodes[1].role = \"primary\": nodes[0] is enabled and has this role; with topology.provider = \"static\" allowed is one that is enabled"),
+    ("[[nodes]]\nrole = 'leader'", ": nodes[0].role = \"leader\": allowed is \"auto\" | \"primary\" | \"standby\" | \"replica\""),
+
     // Features to come.
     ("admin_address = '0.0.0.0:9090'", ": admin_address = \"0.0.0.0:9090\": off loopback; allowed is a loopback address, or to set admin_token_file as well"),
     ("admin_address = '[::]:9090'\nenable_chaos = true", ": admin_address = \"[::]:9090\": off loopback; "),
@@ -107,30 +130,18 @@ const BAD: &[(&str, &str)] = &[
     ("[[listeners]]\ntls_client_ca_file = '/c'", ": listeners[0].tls_client_ca_file = \"/c\": not yet"),
     ("[[listeners]]\naccept_proxy = true", ": listeners[0].accept_proxy = true: not yet"),
     ("[[listeners]]\ntrusted_proxies = ['10.0.0.0/8']", ": listeners[0].trusted_proxies = [\"10.0.0.0/8\"]: not yet; allowed is []"),
-    ("[topology]\nprovider = 'patroni'", ": topology.provider = \"patroni\": not yet; allowed is \"check\""),
-    ("[topology]\nprovider = 'postgres'", ": topology.provider = \"postgres\": not yet"),
-    ("[topology]\nprovider = 'static'", ": topology.provider = \"static\": not yet"),
+    ("[topology]\nprovider = 'patroni'", ": topology.provider = \"patroni\": not yet; allowed is \"check\" | \"postgres\" | \"static\""),
     ("[topology]\nprovider = 'manual'", ": topology.provider = \"manual\": not yet"),
-    ("[topology]\nprovider = 'consul'", ": topology.provider = \"consul\": allowed is \"check\" | \"patroni\" | \"postgres\" | \"static\" | \"manual\""),
-    ("[topology]\npoll_interval_secs = 1", ": topology.poll_interval_secs = 1: not yet; allowed is 2"),
+    ("[topology]\nprovider = 'consul'", ": topology.provider = \"consul\": allowed is \"check\" | \"postgres\" | \"static\" | \"patroni\" | \"manual\""),
     ("[topology]\npatroni_endpoints = ['http://a:8008']", ": topology.patroni_endpoints = [\"http://a:8008\"]: not yet"),
     ("[topology]\npatroni_request_timeout_ms = 1", ": topology.patroni_request_timeout_ms = 1: not yet; allowed is 2000"),
     ("[topology]\ndiscover = true", ": topology.discover = true: not yet"),
-    ("[topology]\nuser = 'u'", ": topology.user = \"u\": not yet"),
-    ("[topology]\npassword_file = 'u'", ": topology.password_file = \"u\": not yet"),
-    ("[topology]\ndatabase = 'u'", ": topology.database = \"u\": not yet"),
-    ("[topology]\ntls_mode = 'require'", ": topology.tls_mode = \"require\": not yet"),
     ("[topology]\ntls_mode = 'yes'", ": topology.tls_mode = \"yes\": allowed is \"disable\" | \"prefer\" | \"require\" | \"verify-ca\" | \"verify-full\""),
-    ("[topology]\nca_file = 'u'", ": topology.ca_file = \"u\": not yet"),
-    ("[topology]\ncert_file = 'u'", ": topology.cert_file = \"u\": not yet"),
-    ("[topology]\nkey_file = 'u'", ": topology.key_file = \"u\": not yet"),
-    ("[topology]\ncheck_query = 'SELECT 2'", ": topology.check_query = \"SELECT 2\": not yet; allowed is \"SELECT 1\""),
     ("[backend]\ntls = 'verify-full'", ": backend.tls = \"verify-full\": not yet; allowed is \"disable\""),
     ("[backend]\nca_file = 'u'", ": backend.ca_file = \"u\": not yet"),
     ("[backend]\ncert_file = 'u'", ": backend.cert_file = \"u\": not yet"),
     ("[backend]\nkey_file = 'u'", ": backend.key_file = \"u\": not yet"),
     ("[backend]\nsend_proxy = true", ": backend.send_proxy = true: not yet; allowed is false"),
-    ("[[nodes]]\nrole = 'primary'", ": nodes[0].role = \"primary\": not yet; allowed is \"auto\""),
 
     // The REST API over TLS.
     ("[rest]\nscheme = 'tls'", ": rest.scheme = \"tls\": allowed is \"http\" | \"https\""),
@@ -170,6 +181,10 @@ const GOOD: &[&str] = &[
     "[[listeners]]\naddress = '127.0.0.1:0'\nroute = 'replica'\npolicy = 'least_connections'\nfallback = 'none'\non_promotion = 'close'\nrequire_streaming = true\narchive_recovery = true\nmax_lag_bytes = 0\n[[listeners]]\naddress = '[::1]:0'\nroute = 'any'",
     "[[nodes]]\nname = 'no reads'\nhost = '10.0.0.3'\nweight = 0",
     "[[nodes]]\nname = 'same host'\nhost = '10.0.0.1'\nport = 5433",
+    "[[nodes]]\nname = 'pg0'\nhost = '10.0.0.3'\nrole = 'primary'",
+    "[topology]\nprovider = 'postgres'\nuser = 'probe'\ndatabase = 'db'\npoll_interval_secs = 0.5",
+    "[topology]\nprovider = 'static'\n[[nodes]]\nname = 'a'\nhost = '10.0.0.1'\nrole = 'primary'\n[[nodes]]\nname = 'b'\nhost = '10.0.0.2'\nrole = 'standby'",
+    "[topology]\nprovider = 'static'\nuser = 'u'\ncheck_query = 'SELECT 2'\n[[nodes]]\nname = 'a'\nhost = '10.0.0.1'\nrole = 'primary'\n[[nodes]]\nname = 'b'\nhost = '10.0.0.2'\nrole = 'primary'\nenabled = false",
 ];
 
 /// Every key with its default, as the README shows it.
@@ -235,7 +250,9 @@ fn startable(text: &str) -> String {
     } else {
         "[[listeners]]\naddress = '127.0.0.1:0'"
     };
-    format!("admin_address = ''\n{text}\n{listeners}\n{NODES}")
+    // Declared nodes bring their roles; the usual ones have none.
+    let nodes = if text.contains("'static'") { "" } else { NODES };
+    format!("admin_address = ''\n{text}\n{listeners}\n{nodes}")
 }
 
 #[tokio::test]

@@ -6,10 +6,12 @@ mod fakes;
 mod it {
     mod cancel;
     mod conflict;
+    mod declared;
     mod dialling;
     mod fakes_speak;
     mod holding;
     mod names;
+    mod probes;
     mod process;
     mod proof;
     mod property;

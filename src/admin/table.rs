@@ -46,11 +46,17 @@ pub(super) fn aligned<const COLUMNS: usize>(
 
 fn leader(topology: &Topology, nodes: &[Node]) -> String {
     let reason = topology.reason.as_deref();
-    let Some(lead) = &topology.authoritative else {
-        return format!("nobody: {}", reason.unwrap_or("no reason given"));
+    let name_of = |address: &str| {
+        let node = nodes.iter().find(|node| node.address == address);
+        node.map_or("", |node| node.name.as_str())
     };
-    let node = nodes.iter().find(|node| node.address == lead.address);
-    let name = node.map_or("", |node| node.name.as_str());
+    let Some(lead) = &topology.authoritative else {
+        return match &topology.current_primary {
+            Some(declared) => format!("{} ({declared}), by configuration", name_of(declared)),
+            None => format!("nobody: {}", reason.unwrap_or("no reason given")),
+        };
+    };
+    let name = name_of(&lead.address);
     let mut told = format!("{name} ({}), epoch {}", lead.address, lead.epoch);
     if let Some(timeline) = lead.timeline {
         let _ = write!(told, ", timeline {timeline}");

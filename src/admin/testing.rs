@@ -16,6 +16,7 @@ use crate::primary_tracker::{
     Demand, Leader, Lease, NodePicture, Operator, Picture, Readers, Reading, Revocation, Rule,
     Told, Verdict, WhyNobody,
 };
+use crate::topology::Provider;
 
 pub(super) struct Scene {
     pub(super) picture: Picture,
@@ -54,6 +55,7 @@ impl Scene {
         };
         Self {
             picture: Picture {
+                provider: Provider::Check,
                 lease: Some(lease),
                 why: None,
                 epoch: 7,

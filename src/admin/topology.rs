@@ -21,11 +21,13 @@ pub(super) struct Topology {
     pub(super) last_failover_at: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) authoritative: Option<Authoritative>,
-    pub(super) conflicting_primaries_total: u64,
+    /// Absent where nobody claims authority.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) conflicting_primaries_total: Option<u64>,
     pub(super) reason: Option<String>,
 }
 
-/// Absent while nobody leads.
+/// Absent while nobody leads, and where nobody claims authority.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Authoritative {
@@ -45,6 +47,7 @@ pub(super) fn answer(ask: &Ask<'_>) -> Reply {
 }
 
 pub(super) fn report(picture: &Picture, now: BootTime) -> Topology {
+    let authoritative_provider = picture.provider.is_authoritative();
     let healthy = picture.nodes.iter().filter(|node| node.up).count();
     Topology {
         current_primary: picture
@@ -57,8 +60,9 @@ pub(super) fn report(picture: &Picture, now: BootTime) -> Topology {
         authoritative: picture
             .lease
             .as_ref()
+            .filter(|_| authoritative_provider)
             .map(|lease| authoritative(picture, lease, now)),
-        conflicting_primaries_total: picture.conflicts,
+        conflicting_primaries_total: authoritative_provider.then_some(picture.conflicts),
         reason: why_nobody(picture, now).map(|why| why.in_words().to_owned()),
     }
 }
@@ -103,6 +107,7 @@ mod tests {
 
     use super::*;
     use crate::admin::testing::Scene;
+    use crate::topology::Provider;
 
     fn document(scene: &Scene) -> serde_json::Value {
         serde_json::from_str(&answer(&scene.ask()).body).unwrap()
@@ -179,6 +184,18 @@ mod tests {
                 "reason": "more than one node claims to lead",
             })
         );
+    }
+
+    #[test]
+    fn declared_roles_claim_no_authority() {
+        let mut scene = Scene::leading();
+        scene.picture.provider = Provider::Static;
+
+        let told = document(&scene);
+
+        assert_eq!(told["currentPrimary"], "10.0.0.11:5432");
+        assert_eq!(told.get("authoritative"), None);
+        assert_eq!(told.get("conflictingPrimariesTotal"), None);
     }
 
     #[test]

@@ -1,4 +1,10 @@
-//! We as a PostgreSQL client.
+//! We as a PostgreSQL client: logging in, and questions that are answered with one row.
+
+mod link;
+mod login;
+
+pub(crate) use link::{Link, LinkError};
+pub(crate) use login::{Login, LoginSettings};
 
 use crate::net::Verify;
 

@@ -8,14 +8,14 @@ use super::Config;
 use super::address;
 use super::error::Problem;
 use super::file::{File, Listener, Node};
-use super::rest;
 use super::value::Text;
+use super::{provider, rest};
 use crate::admin::AdminSettings;
 use crate::net::{Address, canonical};
 use crate::primary_tracker::TrackerSettings;
 use crate::routing::{Intent, ReadSettings, RoutingSettings};
 use crate::session::{ListenerSettings, SessionSettings};
-use crate::topology::{HealthSettings, NodeSettings, SourceSettings};
+use crate::topology::{HealthSettings, NodeSettings};
 
 const DEFAULT_LISTENER: &str = "127.0.0.1:5432";
 const DEFAULT_ADMIN: &str = "127.0.0.1:9090";
@@ -30,7 +30,7 @@ pub(super) fn build(file: &File, left: &BTreeSet<String>) -> Result<Config, Prob
         admin,
         listeners: listeners.into_iter().flatten().collect(),
         health: health(file),
-        source: SourceSettings::Check,
+        source: provider::source(file, left)?,
         rest: rest::build(file, left)?,
         tracker: tracker(file)?,
         routing: RoutingSettings {
@@ -76,6 +76,7 @@ fn tracker(file: &File) -> Result<TrackerSettings, Problem> {
         ));
     }
     Ok(TrackerSettings {
+        provider: topology.provider.0,
         lease_timeout: topology.lease_timeout_secs.0,
         on_lease_expired: file.on_lease_expired.0,
         scope: text(&topology.scope),
@@ -298,6 +299,7 @@ fn node(file: &File, one: &Node, name: &str, host: &str, rest_host: Option<&str>
         port: one.port.0,
         rest_host: rest_host.map(Arc::from),
         rest_port: one.rest_port.map_or(file.rest.port.0, |port| port.0),
+        role: one.role.0,
         enabled: one.enabled.0,
         weight: u32::try_from(one.weight.0).unwrap_or(u32::MAX),
     }
@@ -318,7 +320,7 @@ fn host<'a>(
 }
 
 /// A text that must be given; `None` where it was, but its value is not known.
-fn required<'a>(
+pub(super) fn required<'a>(
     text: &'a Option<Text>,
     key: &str,
     words: &str,

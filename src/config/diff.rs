@@ -37,6 +37,9 @@ pub(crate) fn diff(old: &Config, new: &Config) -> Diff {
     if address_of(old) != address_of(new) {
         diff.needs_restart.push("admin_address");
     }
+    if old.source.provider() != new.source.provider() {
+        diff.needs_restart.push("topology.provider");
+    }
     diff
 }
 
@@ -53,6 +56,10 @@ pub(crate) fn in_effect(old: &Config, new: Config) -> Config {
         (Some(old), None) => Some(old.clone()),
         (None, _) => None,
     };
+    if old.source.provider() != now.source.provider() {
+        now.source = old.source.clone();
+        now.tracker.provider = old.tracker.provider;
+    }
     for key in ["admin_address"] {
         if let Some(value) = old.shown.get(key) {
             now.shown.insert(key.to_owned(), value.clone());
@@ -169,6 +176,7 @@ fn hot(old: &Config, new: &Config) -> Vec<&'static str> {
         ("health.fast_interval_ms", h.fast_interval != g.fast_interval),
         ("health.max_staleness_ms", r.max_staleness != q.max_staleness),
         ("health.freshness_wait_ms", r.freshness_wait != q.freshness_wait),
+        ("topology (how the nodes are asked)", old.source != new.source && old.source.provider() == new.source.provider()),
         ("topology.lease_timeout_secs", t.lease_timeout != v.lease_timeout),
         ("topology.patroni_ttl_secs", t.patroni_ttl != v.patroni_ttl),
         ("topology.scope", t.scope != v.scope),

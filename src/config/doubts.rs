@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Config;
 use crate::net::{Address, canonical};
+use crate::topology::{NodeRole, NodeSettings, Provider};
 
 /// Patroni's own defaults, where the cluster was not asked.
 const TTL: Duration = Duration::from_secs(30);
@@ -27,7 +28,7 @@ impl Config {
         let hold = self.routing.write_timeout;
         let ttl = self.tracker.patroni_ttl.unwrap_or(TTL);
         let failover = ttl + LOOP_WAIT + PROMOTION;
-        if hold < failover {
+        if self.source.provider().is_patroni() && hold < failover {
             doubts.push(format!(
                 "write_timeout_secs = {}: clients are turned away before a failover ends, which takes up to {} s with a ttl of {} s and a loop_wait of {} s",
                 secs(hold), secs(failover), secs(ttl), secs(LOOP_WAIT),
@@ -84,7 +85,8 @@ impl Config {
     /// One node is one machine: two that are asked at one place can only say the same.
     fn doubt_nodes(&self, doubts: &mut Vec<String>) {
         let mut asked = Vec::new();
-        for node in &self.nodes {
+        let by_rest = self.source.provider().is_patroni();
+        for node in self.nodes.iter().filter(|_| by_rest) {
             let host = node.rest_host.as_ref().unwrap_or(&node.host);
             let place = (canonical(host), node.rest_port);
             match asked.iter().find(|(other, _)| *other == place) {
@@ -97,6 +99,27 @@ impl Config {
         }
         if !self.nodes.is_empty() && self.nodes.iter().all(|node| !node.enabled) {
             doubts.push("nodes: none is enabled, so no client is ever served".to_owned());
+        }
+        self.doubt_roles(doubts);
+    }
+
+    /// A role is believed where nobody is asked for it, and only there.
+    fn doubt_roles(&self, doubts: &mut Vec<String>) {
+        let declared = self.source.provider() == Provider::Static;
+        let leads = |node: &&NodeSettings| node.enabled && node.role == NodeRole::Primary;
+        if declared && !self.nodes.iter().any(|node| leads(&node)) {
+            doubts.push(
+                "nodes: none that is enabled has role = \"primary\", so nobody can write"
+                    .to_owned(),
+            );
+        }
+        let named = self.nodes.iter().find(|node| node.role != NodeRole::Auto);
+        if let Some(node) = named.filter(|_| !declared) {
+            doubts.push(format!(
+                "nodes.role = {:?} of {}: the nodes are asked for their roles; only topology.provider = \"static\" takes them from here",
+                node.role.word(),
+                node.name,
+            ));
         }
     }
 
@@ -179,6 +202,18 @@ mod tests {
                 "{text}: {doubts:#?}"
             );
         }
+    }
+
+    #[test]
+    fn a_role_that_nobody_relies_on_and_one_that_is_missing_are_doubtful() {
+        let node = "[[nodes]]\nname = 'a'\nhost = 'b'\nrole = 'standby'";
+        let checked = Config::from_toml(node).unwrap();
+        let words = "nodes.role = \"standby\" of a: the nodes are asked for their roles";
+        assert!(checked.warnings()[0].contains(words));
+
+        let declared = format!("[topology]\nprovider = 'static'\n{node}");
+        let words = "nodes: none that is enabled has role = \"primary\"";
+        assert!(Config::from_toml(&declared).unwrap().warnings()[0].contains(words));
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! The TOML as it is written: every key, its unit, its default, and whether its feature is built.
 
-use std::fmt;
-
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use toml::Value;
@@ -13,6 +11,7 @@ use super::value::{
 use crate::backend::TlsMode;
 use crate::primary_tracker::OnLeaseExpired;
 use crate::routing::{Fallback, OnPromotion, Policy, Route};
+use crate::topology::{NodeRole, Provider};
 
 /// The whole file.
 #[derive(Debug, Default, Deserialize)]
@@ -84,21 +83,21 @@ pub(super) struct Health {
 pub(super) struct Topology {
     pub(super) provider: Word<Provider>,
     pub(super) lease_timeout_secs: Secs<10>,
-    pub(super) poll_interval_secs: StillDefault<Secs<2>>,
+    pub(super) poll_interval_secs: Secs<2>,
     pub(super) patroni_endpoints: StillDefault<Texts>,
     pub(super) patroni_request_timeout_ms: StillDefault<Millis<2000>>,
     pub(super) discover: StillDefault<Flag<false>>,
     pub(super) patroni_ttl_secs: Option<Secs<30>>,
     pub(super) scope: Option<Text>,
     pub(super) system_identifier: Option<Text>,
-    pub(super) user: Option<Later<Text>>,
-    pub(super) password_file: Option<Later<Text>>,
-    pub(super) database: Option<Later<Text>>,
-    pub(super) tls_mode: Option<Later<Word<TlsMode>>>,
-    pub(super) ca_file: Option<Later<Text>>,
-    pub(super) cert_file: Option<Later<Text>>,
-    pub(super) key_file: Option<Later<Text>>,
-    pub(super) check_query: StillDefault<CheckQuery>,
+    pub(super) user: Option<Text>,
+    pub(super) password_file: Option<Text>,
+    pub(super) database: Option<Text>,
+    pub(super) tls_mode: Word<TlsMode>,
+    pub(super) ca_file: Option<Text>,
+    pub(super) cert_file: Option<Text>,
+    pub(super) key_file: Option<Text>,
+    pub(super) check_query: CheckQuery,
 }
 
 /// `[rest]`: how to reach the REST API.
@@ -136,7 +135,7 @@ pub(super) struct Node {
     pub(super) rest_host: Option<Text>,
     /// `None` = the port of `[rest]`.
     pub(super) rest_port: Option<Port<8008>>,
-    pub(super) role: Word<Role>,
+    pub(super) role: Word<NodeRole>,
     pub(super) enabled: Flag<true>,
     pub(super) weight: Amount<100>,
 }
@@ -154,19 +153,19 @@ impl<'de> Deserialize<'de> for AdminAddress {
     }
 }
 
-/// What a provider asks a node that is declared and not discovered.
+/// What a node is asked whose role is declared and not discovered.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct CheckQuery(Text);
+
+impl CheckQuery {
+    pub(super) fn text(&self) -> &str {
+        &self.0.0
+    }
+}
 
 impl Default for CheckQuery {
     fn default() -> Self {
         Self(Text("SELECT 1".to_owned()))
-    }
-}
-
-impl fmt::Display for CheckQuery {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.0.0)
     }
 }
 
@@ -227,6 +226,25 @@ impl Choice for OnLeaseExpired {
     const LATER: &'static [&'static str] = &[];
 }
 
+impl Choice for Provider {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("check", Self::Check),
+        ("postgres", Self::Postgres),
+        ("static", Self::Static),
+    ];
+    const LATER: &'static [&'static str] = &["patroni", "manual"];
+}
+
+impl Choice for NodeRole {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("auto", Self::Auto),
+        ("primary", Self::Primary),
+        ("standby", Self::Standby),
+        ("replica", Self::Replica),
+    ];
+    const LATER: &'static [&'static str] = &[];
+}
+
 /// Keys of which only the default is built: the type is the word.
 macro_rules! only_the_default {
     ($($(#[$doc:meta])* $key:ident: $default:literal, later $($later:literal)|*;)+) => {$(
@@ -244,10 +262,6 @@ macro_rules! only_the_default {
 only_the_default! {
     /// Who speaks TLS with the client.
     ListenerTls: "passthrough", later "terminate";
-    /// Where the topology comes from.
-    Provider: "check", later "patroni" | "postgres" | "static" | "manual";
     /// How PostgreSQL is spoken to for clear-text clients.
     BackendTls: "disable", later "prefer" | "require" | "verify-ca" | "verify-full";
-    /// What a node is when no provider says it.
-    Role: "auto", later "primary" | "standby" | "replica";
 }

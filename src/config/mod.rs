@@ -23,6 +23,7 @@ mod error;
 mod expand;
 mod file;
 mod keys;
+mod provider;
 mod read;
 mod rest;
 mod show;

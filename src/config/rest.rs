@@ -14,7 +14,7 @@ const NAMEABLE: &str =
     "no certificate can name it; allowed is a DNS name or an IP address (other letters as xn--…)";
 
 /// A key, and what was given for it.
-type Given<'a> = (&'static str, &'a Option<Text>);
+pub(super) type Given<'a> = (&'static str, &'a Option<Text>);
 
 /// `left` names the keys whose value is not known: nothing is said about them.
 pub(super) fn build(file: &File, left: &BTreeSet<String>) -> Result<RestSettings, Problem> {
@@ -63,7 +63,11 @@ pub(super) fn build(file: &File, left: &BTreeSet<String>) -> Result<RestSettings
 }
 
 /// Neither of two keys is of use without the other.
-fn together(one: Given<'_>, other: Given<'_>, left: &BTreeSet<String>) -> Result<(), Problem> {
+pub(super) fn together(
+    one: Given<'_>,
+    other: Given<'_>,
+    left: &BTreeSet<String>,
+) -> Result<(), Problem> {
     for ((key, set), (missing, partner)) in [(one, other), (other, one)] {
         if let Some(Text(found)) = set
             && partner.is_none()
@@ -102,7 +106,7 @@ fn nameable(file: &File, left: &BTreeSet<String>) -> Result<(), Problem> {
     Ok(())
 }
 
-fn named((key, path): Given<'_>) -> Option<NamedFile> {
+pub(super) fn named((key, path): Given<'_>) -> Option<NamedFile> {
     path.as_ref().map(|path| NamedFile {
         key,
         path: path.0.as_str().into(),

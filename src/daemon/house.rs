@@ -22,7 +22,7 @@ use crate::primary_tracker::{
 };
 use crate::routing::{Router, RoutingSettings};
 use crate::session::{self, Command, SessionSettings, Shared};
-use crate::topology::Rest;
+use crate::topology::{Rest, Sources};
 
 /// A running proxy. Dropping it ends its threads and closes its sessions.
 ///
@@ -76,6 +76,8 @@ struct State {
     config: Config,
     /// The files of `config.rest`, and the TLS sessions that may be resumed.
     rest: Arc<Rest>,
+    /// The files of `config.source`.
+    source: Arc<Sources>,
     open: Vec<OpenListener>,
 }
 
@@ -91,6 +93,7 @@ impl House {
     /// See [`StartError`].
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let rest = Rest::open(config.rest.clone()).map_err(FileFailed::from)?;
+        let source = Sources::open(config.source.clone()).map_err(FileFailed::from)?;
         let admin_listener = config.admin.as_ref().map(opening::open_admin).transpose()?;
         let opened = opening::open_all(&config.listeners)?;
         let clock = Clock::Boot;
@@ -140,6 +143,7 @@ impl House {
             state: Mutex::new(State {
                 open: Vec::new(),
                 rest: Arc::new(rest),
+                source: Arc::new(source),
                 config,
             }),
             threads,
@@ -218,17 +222,23 @@ impl House {
         let mut state = self.state();
         let changes = diff(&state.config, &config);
         let in_words = changes.in_words();
+        let config = in_effect(&state.config, config);
         let rest = if state.config.rest == config.rest {
             Arc::clone(&state.rest)
         } else {
             Arc::new(Rest::open(config.rest.clone()).map_err(FileFailed::from)?)
+        };
+        let source = if state.config.source == config.source {
+            Arc::clone(&state.source)
+        } else {
+            Arc::new(Sources::open(config.source.clone()).map_err(FileFailed::from)?)
         };
         let opened = opening::open_all(&changes.listeners_added)?;
         let orders = self
             .orders
             .try_reserve()
             .map_err(|_full_or_closed| ReloadError::Busy)?;
-        orders.send((tracker_orders(&config, &rest), obeyed));
+        orders.send((tracker_orders(&config, &rest, &source), obeyed));
         self.routing.send_replace(config.routing.clone());
         self.session.send_replace(config.session.clone());
         self.listen(&mut state, opened);
@@ -249,7 +259,8 @@ impl House {
             }
         }
         state.rest = rest;
-        state.config = in_effect(&state.config, config);
+        state.source = source;
+        state.config = config;
         if let Some(window) = &self.window {
             window.show(&state.config);
         }
@@ -342,7 +353,7 @@ impl House {
         let (clock, stop) = (self.clock, self.threads.stop.clone());
         let first = {
             let state = self.state();
-            tracker_orders(&state.config, &state.rest)
+            tracker_orders(&state.config, &state.rest, &state.source)
         };
         let (demand, metrics) = (Arc::clone(&self.demand), Arc::clone(&self.metrics));
         let progress = self.progress.clone();
@@ -431,11 +442,11 @@ async fn serve_admin(admin: Option<(TcpListener, admin::Facts)>, stop: Cancellat
     }
 }
 
-fn tracker_orders(config: &Config, rest: &Arc<Rest>) -> Orders {
+fn tracker_orders(config: &Config, rest: &Arc<Rest>, source: &Arc<Sources>) -> Orders {
     Orders {
         nodes: config.nodes.clone(),
         health: config.health.clone(),
-        source: config.source.clone(),
+        source: Arc::clone(source),
         tracker: config.tracker.clone(),
         rest: Arc::clone(rest),
     }

@@ -1,7 +1,7 @@
 //! Two leaders are none: which of several claims is authorised.
 
 use super::record::Claim;
-use crate::topology::NodeId;
+use crate::topology::{NodeId, Provider};
 
 /// What several claims come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,12 +12,17 @@ pub(super) enum Weighed {
     Conflict,
 }
 
-/// A strictly higher timeline wins within one cluster; a claim that names none loses against one that does.
-pub(super) fn weigh(claims: &[(NodeId, &Claim)]) -> Weighed {
+/// A strictly higher timeline wins within one cluster. A claim that names none loses against one that does, where the
+/// timeline is part of every answer; where it had to be asked for and could not be read, it may be the higher one.
+pub(super) fn weigh(provider: Provider, claims: &[(NodeId, &Claim)]) -> Weighed {
     if claims.is_empty() {
         return Weighed::Nobody;
     }
     if are_several_clusters(claims.iter().map(|(_, claim)| *claim)) {
+        return Weighed::Conflict;
+    }
+    let unreadable = claims.iter().any(|(_, claim)| claim.timeline.is_none());
+    if provider == Provider::Postgres && claims.len() > 1 && unreadable {
         return Weighed::Conflict;
     }
     let highest = claims.iter().map(|(_, claim)| claim.timeline).max();
@@ -69,7 +74,7 @@ mod tests {
 
     fn weighed(claims: &[Claim]) -> Weighed {
         let claims: Vec<_> = (0..).map(NodeId).zip(claims).collect();
-        weigh(&claims)
+        weigh(Provider::Check, &claims)
     }
 
     #[test]
@@ -92,6 +97,21 @@ mod tests {
     fn a_claim_without_a_timeline_loses_against_one_with() {
         let (none, five) = (claim(None, "7", "main"), claim(Some(5), "7", "main"));
         assert_eq!(weighed(&[none, five]), Weighed::One(NodeId(1)));
+    }
+
+    #[test]
+    fn a_timeline_that_could_not_be_read_beside_another_claim_is_a_conflict_for_provider_postgres()
+    {
+        let (none, five) = (claim(None, "7", ""), claim(Some(5), "7", ""));
+        let weighed = |claims: &[Claim]| {
+            let claims: Vec<_> = (0..).map(NodeId).zip(claims).collect();
+            weigh(Provider::Postgres, &claims)
+        };
+        assert_eq!(weighed(&[none.clone(), five]), Weighed::Conflict);
+        assert_eq!(
+            weighed(std::slice::from_ref(&none)),
+            Weighed::One(NodeId(0))
+        );
     }
 
     #[test]

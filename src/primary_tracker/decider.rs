@@ -162,10 +162,12 @@ impl Decider {
             .into_iter()
             .filter(|(_, claim)| !self.pins.is_stale(claim))
             .collect();
-        let weighed = if self.two_unpinned_clusters(now) {
+        let weighed = if !self.settings.provider.is_authoritative() {
+            self.first_enabled(&claims)
+        } else if self.two_unpinned_clusters(now) {
             Weighed::Conflict
         } else {
-            weigh(&claims)
+            weigh(self.settings.provider, &claims)
         };
         self.note_conflict(weighed, now);
         match weighed {
@@ -175,6 +177,17 @@ impl Decider {
             Weighed::Nobody => self.without_a_claim(now),
         }
         before != (self.epoch, self.reign.is_some(), self.why)
+    }
+
+    /// Without authority there is no conflict: of the nodes that are declared to lead, the first enabled one that is
+    /// well does.
+    fn first_enabled(&self, claims: &[(NodeId, &Claim)]) -> Weighed {
+        let is_enabled = |(id, _): &&(NodeId, &Claim)| {
+            let mut records = self.records.iter();
+            records.any(|record| record.id == *id && record.is_enabled())
+        };
+        let first = claims.iter().find(is_enabled).or(claims.first());
+        first.map_or(Weighed::Nobody, |(id, _)| Weighed::One(*id))
     }
 
     fn nobody(&mut self, why: WhyNobody, reason: RevokeReason) {

@@ -20,6 +20,7 @@ impl Tracker {
         let enabled = leader.is_some_and(|record| record.is_enabled());
         let valid = reign.is_some_and(|r| r.open && now < r.until) && enabled;
         let picture = Picture {
+            provider: decider.settings.provider,
             lease: reign.map(|r| r.lease(self.poller.usual(r.id), enabled)),
             why: (!valid).then(|| decider.why.unwrap_or(WhyNobody::NoProof)),
             epoch: decider.epoch,

@@ -42,7 +42,7 @@ impl Decider {
             .inc();
         let check = Check { sent, took, result };
         self.records[at].people.note(check);
-        if result == CheckResult::leads {
+        if result == CheckResult::leads && self.settings.provider.is_authoritative() {
             self.count_claim(at, now);
         }
         let ruled = self.decide(now);

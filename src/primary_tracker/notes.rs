@@ -51,7 +51,8 @@ impl Decider {
             .iter()
             .filter(|r| r.standing_claim(now).is_some())
             .collect();
-        let several = self.claims(now).len() > 1 || weighed == Weighed::Conflict;
+        let several = self.settings.provider.is_authoritative()
+            && (self.claims(now).len() > 1 || weighed == Weighed::Conflict);
         if several && !self.conflict_said {
             let names: Vec<String> = claims
                 .iter()

@@ -9,12 +9,14 @@ use uuid::Uuid;
 use super::{LeaderChange, Lease, Readers, Verdict};
 use crate::clock::BootTime;
 use crate::metrics::CheckResult;
-use crate::topology::Feed;
+use crate::topology::{Feed, Provider};
 
 /// One consistent look at the cluster and at what was decided from it. Published by the tracker through a
 /// `watch`, its only writer.
 #[derive(Clone, Debug)]
 pub(crate) struct Picture {
+    /// Whose word this is.
+    pub(crate) provider: Provider,
     /// The lease of the current epoch, also while it is closed or has run out: ask [`Lease::is_valid`]. `None`
     /// when nobody leads.
     pub(crate) lease: Option<Lease>,
@@ -43,6 +45,7 @@ impl Picture {
     /// Before anything was asked.
     pub(crate) fn blank() -> Self {
         Self {
+            provider: Provider::default(),
             lease: None,
             why: Some(WhyNobody::NoProof),
             epoch: 0,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::{Tracker, TrackerSettings};
-use crate::topology::{HealthSettings, NodeSettings, Rest, SourceSettings};
+use crate::topology::{HealthSettings, NodeSettings, Rest, Sources};
 
 /// Everything the tracker is told: at the start, and again at a reload.
 #[derive(Clone, Debug)]
@@ -14,7 +14,7 @@ pub(crate) struct Orders {
     pub(crate) nodes: Vec<NodeSettings>,
     pub(crate) health: HealthSettings,
     /// How the nodes are asked.
-    pub(crate) source: SourceSettings,
+    pub(crate) source: Arc<Sources>,
     /// How every node's REST API is reached.
     pub(crate) rest: Arc<Rest>,
     pub(crate) tracker: TrackerSettings,
@@ -43,6 +43,7 @@ impl Tracker {
         for record in &mut self.decider.records {
             match wanted.get(&record.settings.name) {
                 Some(node) if node.is_same_machine(&record.settings) => {
+                    self.poller.change(record.id, node.clone());
                     record.take_settings(node.clone());
                     wanted.remove(&node.name.clone());
                 }

@@ -67,6 +67,7 @@ impl Tracker {
         }
         self.in_doubt = doubt;
         if let Some(reign) = self.decider.reign.as_ref().filter(|_| !doubt)
+            && self.decider.settings.provider.is_patroni()
             && now >= self.next_dynamic
         {
             self.poller.ask_dynamic(reign.id);

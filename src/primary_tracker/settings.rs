@@ -3,9 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::topology::Provider;
+
 /// `[topology]` of the configuration, as far as the tracker is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TrackerSettings {
+    /// Whose word counts, and what a word without a timeline is worth.
+    pub(crate) provider: Provider,
     pub(crate) lease_timeout: Duration,
     pub(crate) on_lease_expired: OnLeaseExpired,
     /// Pins the cluster; else the first cluster that proves a leader does.
@@ -28,6 +32,7 @@ pub(crate) enum OnLeaseExpired {
 impl Default for TrackerSettings {
     fn default() -> Self {
         Self {
+            provider: Provider::default(),
             lease_timeout: Duration::from_secs(10),
             on_lease_expired: OnLeaseExpired::Keep,
             scope: None,

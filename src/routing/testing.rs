@@ -14,10 +14,12 @@ pub(crate) use crate::primary_tracker::Wish;
 use crate::primary_tracker::{
     Demand, Leader, Lease, NodePicture, Picture, Reading, Revocation, WhyNobody,
 };
+use crate::topology::Provider;
 
 /// One node is known, nobody leads.
 pub(crate) fn nobody() -> Picture {
     Picture {
+        provider: Provider::Check,
         lease: None,
         why: Some(WhyNobody::NoProof),
         epoch: 0,

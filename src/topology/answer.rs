@@ -35,6 +35,8 @@ pub(crate) struct Answer {
     pub(crate) noloadbalance: bool,
     /// Patroni's own version.
     pub(crate) version: Option<[u32; 3]>,
+    /// What was really asked and heard, where that was not Patroni.
+    pub(crate) words: Option<Arc<str>>,
 }
 
 /// How a running replica gets its WAL.
@@ -154,6 +156,7 @@ impl Answer {
                 .object("patroni")
                 .and_then(|p| p.word("version"))
                 .and_then(|version| version_numbers(&version)),
+            words: None,
         })
     }
 
@@ -178,8 +181,33 @@ impl Answer {
         })
     }
 
+    /// What another source than Patroni has found out, in the words of Patroni: 200 claims to lead, 503 follows.
+    pub(crate) fn of(status: u16, role: Role, state: State) -> Self {
+        Self {
+            status,
+            role: Some(role),
+            state: Some(state),
+            timeline: None,
+            system_identifier: None,
+            scope: None,
+            unlocked: false,
+            failsafe: false,
+            paused: false,
+            dcs_last_seen: None,
+            date: None,
+            position: None,
+            replication_state: None,
+            noloadbalance: false,
+            version: None,
+            words: None,
+        }
+    }
+
     /// `200 running primary 5` and the like, for logs and for people.
     pub(crate) fn in_words(&self) -> String {
+        if let Some(words) = &self.words {
+            return words.to_string();
+        }
         let timeline = self.timeline.map_or("-".to_owned(), |t| t.to_string());
         format!(
             "{} {} {} {timeline}",

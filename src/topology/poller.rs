@@ -11,7 +11,7 @@ use super::cadence::{LeaderInterval, Pace, Tempo};
 use super::dynamic::Dynamic;
 use super::question::{NoAnswer, Question, ask};
 use super::rest::Rest;
-use super::source::{Observe, Source, SourceSettings, Told};
+use super::source::{Observe, Source, Sources, Told};
 use super::witness::{Looked, Sight, Witness, look};
 use super::{HealthSettings, NodeSettings, Place};
 use crate::clock::{BootTime, Clock};
@@ -92,7 +92,7 @@ pub(crate) struct Poller {
     clock: Clock,
     settings: HealthSettings,
     /// How each node is asked.
-    source: SourceSettings,
+    source: Arc<Sources>,
     /// One for all nodes: its files are looked at once for each question, and not in each node's way.
     rest: Arc<Rest>,
     leader_interval: LeaderInterval,
@@ -122,8 +122,10 @@ struct Asked {
     id: NodeId,
     settings: NodeSettings,
     source: Source,
-    /// Where the questions go.
+    /// Where the questions go, as it is written.
+    name: Arc<str>,
     host: Host,
+    port: u16,
     /// Only when the REST API is elsewhere: then PostgreSQL's host is bound to it by configuration.
     postgres: Option<Host>,
     /// The address that answered last.
@@ -143,13 +145,13 @@ impl Poller {
     pub(crate) fn new(
         clock: Clock,
         settings: HealthSettings,
-        source: SourceSettings,
+        source: Arc<Sources>,
         rest: Arc<Rest>,
         lease_timeout: Duration,
     ) -> Self {
         Self {
             clock,
-            settings,
+            settings: at_rest(settings, &source),
             source,
             rest,
             leader_interval: LeaderInterval(lease_timeout / 3),
@@ -162,34 +164,33 @@ impl Poller {
     pub(crate) fn reconfigure(
         &mut self,
         settings: HealthSettings,
-        source: SourceSettings,
+        source: Arc<Sources>,
         rest: Arc<Rest>,
         lease_timeout: Duration,
     ) {
-        if source != self.source || !Arc::ptr_eq(&rest, &self.rest) {
+        if !Arc::ptr_eq(&source, &self.source) || !Arc::ptr_eq(&rest, &self.rest) {
             for node in &mut self.nodes {
-                node.source = Source::new(&source, &rest, self.clock);
+                node.source = Source::new(&source, &rest, &node.settings, self.clock);
             }
         }
+        self.settings = at_rest(settings, &source);
         self.source = source;
         self.rest = rest;
-        self.settings = settings;
         self.leader_interval = LeaderInterval(lease_timeout / 3);
     }
 
     /// A node to ask, from the next call of [`Self::next`] on.
     pub(crate) fn add(&mut self, id: NodeId, settings: NodeSettings) {
-        let host = Host::new(settings.rest_host.as_ref().unwrap_or(&settings.host));
-        let postgres = settings
-            .rest_host
-            .as_ref()
-            .map(|_| Host::new(&settings.host));
+        let (asked_at, port) = self.source.asks(&settings);
+        let elsewhere = *asked_at != settings.host;
         self.nodes.push(Asked {
             id,
-            source: Source::new(&self.source, &self.rest, self.clock),
+            source: Source::new(&self.source, &self.rest, &settings, self.clock),
+            name: Arc::clone(asked_at),
+            host: Host::new(asked_at),
+            port,
+            postgres: elsewhere.then(|| Host::new(&settings.host)),
             settings,
-            host,
-            postgres,
             answered: None,
             bound: None,
             leased: false,
@@ -197,6 +198,17 @@ impl Poller {
             witness: Witness::default(),
             jitter: fastrand::f32(),
         });
+    }
+
+    /// The same machine with other settings.
+    pub(crate) fn change(&mut self, id: NodeId, settings: NodeSettings) {
+        let (source, rest, clock) = (&self.source, &self.rest, self.clock);
+        if let Some(node) = self.nodes.iter_mut().find(|node| node.id == id)
+            && node.settings != settings
+        {
+            node.source = Source::new(source, rest, &settings, clock);
+            node.settings = settings;
+        }
     }
 
     pub(crate) fn remove(&mut self, id: NodeId) {
@@ -402,11 +414,10 @@ impl Asked {
     }
 
     fn place(&self, limit: Duration) -> Place {
-        let written = self.settings.rest_host.as_ref();
         Place {
-            name: Arc::clone(written.unwrap_or(&self.settings.host)),
+            name: Arc::clone(&self.name),
             host: self.host.asker(),
-            port: self.settings.rest_port,
+            port: self.port,
             prefer: self.answered,
             only: self.leased,
             limit,
@@ -434,4 +445,12 @@ impl Asked {
 
 fn sooner(a: Option<BootTime>, b: Option<BootTime>) -> Option<BootTime> {
     a.into_iter().chain(b).min()
+}
+
+/// The source says how often is asked at rest.
+fn at_rest(health: HealthSettings, source: &Sources) -> HealthSettings {
+    HealthSettings {
+        check_interval: source.at_rest(&health),
+        ..health
+    }
 }

@@ -14,6 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::Place;
 use super::rest::{Login, Rest};
+use crate::backend::LinkError;
 use crate::clock::Clock;
 use crate::net::{TlsError, at_port};
 
@@ -65,12 +66,21 @@ pub(crate) enum NoAnswer {
         None => "it wants a login and none is configured (rest.username, rest.password_file)".to_owned(),
     })]
     TurnedAway { login: Option<Login> },
+    /// Logging in included, where there is a login.
+    #[error("could not be connected to within {limit:?}")]
+    NotConnected { limit: Duration },
 
     #[error("the connection broke before the answer was whole")]
     Broken { source: hyper::Error },
 
     #[error("the answer is larger than {LARGEST_BODY} bytes")]
     TooLarge,
+
+    #[error(transparent)]
+    Postgres(#[from] LinkError),
+
+    #[error("gave no usable answer to {statement}")]
+    Odd { statement: &'static str },
 }
 
 impl NoAnswer {
@@ -78,10 +88,13 @@ impl NoAnswer {
     pub(crate) fn needs_hands(&self) -> bool {
         match self {
             Self::Tls(error) => error.needs_hands(),
-            Self::NoName { .. } | Self::TurnedAway { .. } => true,
-            Self::TimedOut { .. } | Self::Connect { .. } | Self::Broken { .. } | Self::TooLarge => {
-                false
-            }
+            Self::Postgres(error) => error.needs_hands(),
+            Self::NoName { .. } | Self::TurnedAway { .. } | Self::Odd { .. } => true,
+            Self::TimedOut { .. }
+            | Self::Connect { .. }
+            | Self::NotConnected { .. }
+            | Self::Broken { .. }
+            | Self::TooLarge => false,
         }
     }
 }

@@ -14,6 +14,8 @@ pub(crate) struct NodeSettings {
     /// Where the REST API is when not on `host`: then `host` is bound to it by configuration.
     pub(crate) rest_host: Option<Arc<str>>,
     pub(crate) rest_port: u16,
+    /// What the configuration says it is.
+    pub(crate) role: NodeRole,
     /// A disabled node is asked and tracked, but gets no session.
     pub(crate) enabled: bool,
     pub(crate) weight: u32,
@@ -35,6 +37,29 @@ impl NodeSettings {
             format!("[{}]:{}", self.host, self.port)
         } else {
             format!("{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// What a node is by configuration; only provider `static` relies on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum NodeRole {
+    /// The node says it itself.
+    #[default]
+    Auto,
+    Primary,
+    /// Follows, as a replica does: which of the two may be promoted is nothing to a proxy.
+    Standby,
+    Replica,
+}
+
+impl NodeRole {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Primary => "primary",
+            Self::Standby => "standby",
+            Self::Replica => "replica",
         }
     }
 }

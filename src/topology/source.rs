@@ -5,10 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::answer::Answer;
+use super::declared::{Declared, StaticSettings};
+use super::kept::Keeper;
+use super::probe::{Probe, ProbeSettings};
 use super::question::{Question, ask};
 use super::rest::Rest;
-use super::{NoAnswer, Place, Silence};
+use super::{HealthSettings, NoAnswer, NodeSettings, Place, Silence};
+use crate::backend::Login;
 use crate::clock::Clock;
+use crate::net::FileError;
 
 /// Asks a node what it is.
 ///
@@ -29,27 +34,146 @@ pub(crate) struct Told {
     pub(crate) said: Result<Answer, Silence>,
 }
 
+/// Where the topology comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Provider {
+    /// Each node's own Patroni.
+    #[default]
+    Check,
+    /// Each node's own PostgreSQL.
+    Postgres,
+    /// The configuration; nodes only show that they are well.
+    Static,
+}
+
+impl Provider {
+    /// Then there are a lock with a ttl, and the cluster's dynamic configuration.
+    pub(crate) fn is_patroni(self) -> bool {
+        match self {
+            Self::Check => true,
+            Self::Postgres | Self::Static => false,
+        }
+    }
+
+    /// Do nodes prove that they lead, or does somebody only say so?
+    pub(crate) fn is_authoritative(self) -> bool {
+        match self {
+            Self::Check | Self::Postgres => true,
+            Self::Static => false,
+        }
+    }
+}
+
 /// How all nodes are asked, by configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum SourceSettings {
     /// `GET /primary` of each node's own Patroni.
     #[default]
     Check,
+    Postgres(ProbeSettings),
+    Static(StaticSettings),
+}
+
+impl SourceSettings {
+    pub(crate) fn provider(&self) -> Provider {
+        match self {
+            Self::Check => Provider::Check,
+            Self::Postgres(_) => Provider::Postgres,
+            Self::Static(_) => Provider::Static,
+        }
+    }
+}
+
+/// The settings with their files read: one for all nodes.
+#[derive(Debug)]
+pub(crate) enum Sources {
+    Check,
+    Postgres {
+        login: Arc<Login>,
+        poll_interval: Duration,
+    },
+    Static {
+        check: Option<(Arc<Login>, Arc<str>)>,
+        check_interval: Duration,
+    },
+}
+
+impl Sources {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// [`FileError`], when one of them cannot be used.
+    pub(crate) fn open(settings: SourceSettings) -> Result<Self, FileError> {
+        let open = |login| Login::open(login).map(Arc::new);
+        Ok(match settings {
+            SourceSettings::Check => Self::Check,
+            SourceSettings::Postgres(probe) => Self::Postgres {
+                login: open(probe.login)?,
+                poll_interval: probe.poll_interval,
+            },
+            SourceSettings::Static(declared) => Self::Static {
+                check: match declared.query {
+                    Some((login, query)) => Some((open(login)?, query)),
+                    None => None,
+                },
+                check_interval: declared.check_interval,
+            },
+        })
+    }
+
+    /// At rest each node is asked so often.
+    pub(super) fn at_rest(&self, health: &HealthSettings) -> Duration {
+        match self {
+            Self::Check | Self::Static { .. } => health.check_interval,
+            Self::Postgres { poll_interval, .. } => *poll_interval,
+        }
+    }
+
+    /// Where a node's answers come from: host and port.
+    pub(super) fn asks<'n>(&self, node: &'n NodeSettings) -> (&'n Arc<str>, u16) {
+        match self {
+            Self::Check => (
+                node.rest_host.as_ref().unwrap_or(&node.host),
+                node.rest_port,
+            ),
+            Self::Postgres { .. } | Self::Static { .. } => (&node.host, node.port),
+        }
+    }
 }
 
 /// How one node is asked.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     Check(Check),
+    Postgres(Probe),
+    Static(Declared),
 }
 
 impl Source {
-    pub(crate) fn new(settings: &SourceSettings, rest: &Arc<Rest>, clock: Clock) -> Self {
-        match settings {
-            SourceSettings::Check => Self::Check(Check {
+    pub(crate) fn new(
+        sources: &Sources,
+        rest: &Arc<Rest>,
+        node: &NodeSettings,
+        clock: Clock,
+    ) -> Self {
+        match sources {
+            Sources::Check => Self::Check(Check {
                 rest: Arc::clone(rest),
                 clock,
             }),
+            Sources::Postgres {
+                login,
+                poll_interval,
+            } => Self::Postgres(Probe::new(Keeper::new(clock, login, *poll_interval))),
+            Sources::Static {
+                check,
+                check_interval,
+            } => {
+                let keeper = |login| Keeper::new(clock, login, *check_interval);
+                let check = check.as_ref();
+                let check = check.map(|(login, query)| (keeper(login), Arc::clone(query)));
+                Self::Static(Declared::new(node.role, check, *check_interval))
+            }
         }
     }
 }
@@ -59,6 +183,7 @@ impl Source {
     pub(super) fn has_views(&self) -> bool {
         match self {
             Self::Check(_) => true,
+            Self::Postgres(_) | Self::Static(_) => false,
         }
     }
 }
@@ -67,6 +192,8 @@ impl Observe for Source {
     async fn observe(&self, place: Place) -> Result<Told, NoAnswer> {
         match self {
             Self::Check(check) => check.observe(place).await,
+            Self::Postgres(probe) => probe.observe(place).await,
+            Self::Static(declared) => declared.observe(place).await,
         }
     }
 }

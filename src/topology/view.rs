@@ -115,6 +115,7 @@ mod tests {
             port,
             rest_host: None,
             rest_port: 8008,
+            role: crate::topology::NodeRole::Auto,
             enabled: true,
             weight: 100,
         }

@@ -11,6 +11,7 @@
 //! | [`wire`] | PostgreSQL messages as bytes |
 //! | [`guest`] | who is at a server, and who was |
 //! | [`postgres`] | a PostgreSQL server that says which node it is |
+//! | [`sql`] | what that server answers to one statement |
 //! | [`client`] | a client that sends what it is told, byte by byte if need be |
 //! | [`cluster`] | several nodes with one leader, and the configuration that points at them |
 //! | [`binary`] | no neighbour: the proxy itself as a child process |
@@ -27,6 +28,7 @@ pub mod guest;
 pub mod papers;
 pub mod patroni;
 pub mod postgres;
+pub mod sql;
 pub mod tls;
 pub mod wire;
 

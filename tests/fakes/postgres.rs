@@ -1,5 +1,6 @@
 //! A scripted PostgreSQL server: says which node it is, counts who is there, and can be unwell in many ways.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -11,6 +12,7 @@ use tokio::sync::Notify;
 
 use super::door::{self, Door, Mode};
 use super::guest::{Guest, Record, Visit};
+use super::sql::Sql;
 use super::{locked, wire};
 
 /// How a startup message is answered.
@@ -67,29 +69,35 @@ impl Default for Script {
 pub struct Postgres {
     pub door: Door,
     script: Arc<Mutex<Script>>,
+    /// Statements that have an answer of their own, from the next question on.
+    answers: Arc<Mutex<HashMap<String, Sql>>>,
     record: Arc<Mutex<Record>>,
 }
 
 impl Postgres {
     pub fn start(addr: SocketAddr, name: &str) -> io::Result<Self> {
         let script = Arc::new(Mutex::new(Script::default()));
+        let answers = Arc::new(Mutex::new(HashMap::new()));
         let record = Arc::new(Mutex::new(Record::default()));
         let name: Arc<str> = name.into();
         let door = Door::open(addr, {
             let script = Arc::clone(&script);
             let record = Arc::clone(&record);
+            let answers = Arc::clone(&answers);
             move |stream, from| {
                 let guest = Guest::enter(&record, from);
                 let script = locked(&script).clone();
                 let name = Arc::clone(&name);
+                let answers = Arc::clone(&answers);
                 async move {
-                    let _ = serve(stream, guest, &script, &name).await;
+                    let _ = serve(stream, guest, &script, &answers, &name).await;
                 }
             }
         })?;
         Ok(Self {
             door,
             script,
+            answers,
             record,
         })
     }
@@ -101,6 +109,11 @@ impl Postgres {
     /// Changes what the next connections meet.
     pub fn script(&self, change: impl FnOnce(&mut Script)) {
         change(&mut locked(&self.script));
+    }
+
+    /// What a statement is answered from now on.
+    pub fn says(&self, statement: &str, answer: Sql) {
+        locked(&self.answers).insert(statement.to_owned(), answer);
     }
 
     pub async fn mode(&self, mode: Mode) {
@@ -155,6 +168,7 @@ async fn serve(
     mut stream: TcpStream,
     mut guest: Guest,
     script: &Script,
+    answers: &Mutex<HashMap<String, Sql>>,
     name: &str,
 ) -> io::Result<()> {
     if matches!(script.greeting, Greeting::Silent) {
@@ -235,7 +249,7 @@ async fn serve(
     } else {
         stream.write_all(&welcome).await?;
     }
-    converse(stream, &guest, &bell, name).await
+    converse(stream, &guest, &bell, answers, name).await
 }
 
 /// False when the other side ended meanwhile. Whatever else it says stays unread.
@@ -269,6 +283,7 @@ async fn converse(
     mut stream: TcpStream,
     guest: &Guest,
     bell: &Notify,
+    answers: &Mutex<HashMap<String, Sql>>,
     name: &str,
 ) -> io::Result<()> {
     let mut status = b'I';
@@ -284,14 +299,14 @@ async fn converse(
             b'Q' => {
                 guest.asks();
                 let sql = String::from_utf8_lossy(&body);
-                let words: Vec<&str> = sql
-                    .trim_end_matches('\0')
-                    .split_ascii_whitespace()
-                    .collect();
-                if answer(&mut stream, bell, name, &words, &mut status)
-                    .await?
-                    .is_break()
-                {
+                let sql = sql.trim_end_matches('\0');
+                let words: Vec<&str> = sql.split_ascii_whitespace().collect();
+                let own = locked(answers).get(sql).cloned();
+                let goes_on = match own {
+                    Some(own) => own.send(&mut stream, bell).await?,
+                    None => answer(&mut stream, bell, name, &words, &mut status).await?,
+                };
+                if goes_on.is_break() {
                     return Ok(());
                 }
                 stream.write_all(&wire::ready_for_query(status)).await?;

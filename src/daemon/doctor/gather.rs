@@ -155,7 +155,7 @@ async fn primary(api: &Api) -> Result<RestFacts, Failure> {
 fn failure(error: &NoAnswer) -> Failure {
     let kind = match error {
         NoAnswer::Connect { source } => postgres::failure(source).kind,
-        NoAnswer::TimedOut { .. } => FailureKind::TimedOut,
+        NoAnswer::TimedOut { .. } | NoAnswer::NotConnected { .. } => FailureKind::TimedOut,
         NoAnswer::TurnedAway { .. } => FailureKind::TurnedAway,
         NoAnswer::NoName { .. } | NoAnswer::Tls(TlsError::NotBelieved { .. }) => {
             FailureKind::NotBelieved
@@ -166,7 +166,10 @@ fn failure(error: &NoAnswer) -> Failure {
         NoAnswer::Tls(TlsError::NotTls { .. }) => FailureKind::NotTls,
         NoAnswer::Tls(TlsError::Handshake { .. })
         | NoAnswer::Broken { .. }
-        | NoAnswer::TooLarge => FailureKind::Broken,
+        | NoAnswer::TooLarge
+        // Not of a REST API.
+        | NoAnswer::Postgres(_)
+        | NoAnswer::Odd { .. } => FailureKind::Broken,
     };
     Failure {
         kind,

@@ -15,7 +15,9 @@ use super::record::Record;
 use super::{Lease, Revocation, TrackerSettings, WhyNobody};
 use crate::clock::BootTime;
 use crate::metrics::Metrics;
-use crate::topology::{Answer, HealthSettings, Heard, NodeId, NodeSettings, Observation, Silence};
+use crate::topology::{
+    Answer, HealthSettings, Heard, NodeId, NodeRole, NodeSettings, Observation, Silence,
+};
 
 /// Three nodes and a decider, with time in hand.
 struct Arena {
@@ -161,6 +163,7 @@ fn record(n: u64) -> Record {
         port: 5432,
         rest_host: None,
         rest_port: 8008,
+        role: NodeRole::Auto,
         enabled: true,
         weight: 100,
     };

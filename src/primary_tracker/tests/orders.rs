@@ -13,8 +13,7 @@ use crate::primary_tracker::{
     Demand, Fault, Order, Orders, Picture, Progress, Refused, TrackerSettings, WhyNobody,
 };
 use crate::topology::{
-    Answer, HealthSettings, Heard, NodeId, NodeSettings, Observation, Rest, RestSettings,
-    SourceSettings,
+    Answer, HealthSettings, Heard, NodeId, NodeSettings, Observation, Rest, RestSettings, Sources,
 };
 
 /// A tracker that is told what its nodes say, and what it publishes.
@@ -106,7 +105,7 @@ fn orders(nodes: &[NodeSettings]) -> Orders {
     Orders {
         nodes: nodes.to_vec(),
         health: HealthSettings::default(),
-        source: SourceSettings::default(),
+        source: Arc::new(Sources::Check),
         rest: Arc::new(Rest::open(RestSettings::default()).unwrap()),
         tracker: TrackerSettings::default(),
     }
