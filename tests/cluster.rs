@@ -18,4 +18,5 @@ mod cluster {
     mod moves;
     mod repairs;
     mod stage;
+    mod witness;
 }

@@ -11,7 +11,8 @@ use crate::topology::{Answer, Evidence, Member, NodeId, Sight};
 
 /// Beside loop_wait: what a node needs for its turn, and its clock for a second.
 const TURN: Duration = Duration::from_secs(2);
-/// An answer on its way is no silence: the leader has at least so long, or four times its usual time.
+/// An answer on its way is no silence: the leader has at least so long, or four times its usual time. But no longer
+/// than half of the lease in all: a blocked API that answers at last makes the usual time long.
 const ON_ITS_WAY: Duration = Duration::from_millis(100);
 
 /// One node's word on who leads, and all that decides what it is worth.
@@ -157,7 +158,9 @@ impl Decider {
         if record.failures > 0 {
             return Some(word.sent);
         }
-        Some(word.sent + self.settings.lease_timeout / 3 + ON_ITS_WAY.max(usual * 4))
+        let lease = self.settings.lease_timeout;
+        let on_its_way = ON_ITS_WAY.max(usual * 4).min(lease / 6);
+        Some(word.sent + lease / 3 + on_its_way)
     }
 
     /// Takes in what a node other than the leader sees. True when a fact has changed.

@@ -67,6 +67,11 @@ impl Lab {
         );
     }
 
+    /// Patroni hangs, PostgreSQL goes on: its lock is not renewed any more.
+    pub fn pause_only_patroni(&self, node: Node) {
+        process::signal(&process::right_in(&self.node_folder(node)), Signal::SIGSTOP);
+    }
+
     pub fn resume(&self, node: Node) {
         process::signal(
             &process::in_folder(&self.node_folder(node)),
@@ -144,6 +149,12 @@ impl Lab {
     /// Cuts a node off from everybody while its processes go on. Only with `Net::Netns`.
     pub fn partition(&self, node: Node) -> Result<(), LabError> {
         self.home.place.switch_port(node, false)
+    }
+
+    /// A firewall before a node's REST API: the client's questions come to nothing, the other nodes' do not. Only with
+    /// `Net::Netns`.
+    pub fn hide_rest(&self, node: Node, on: bool) -> Result<(), LabError> {
+        self.home.place.hide_rest(node, on)
     }
 
     pub fn heal(&self, node: Node) -> Result<(), LabError> {

@@ -207,6 +207,39 @@ impl Place {
             .args(["state", state]))?;
         Ok(())
     }
+
+    /// The node's answers to the client go nowhere, those of its REST API alone.
+    pub(crate) fn hide_rest(self, node: Node, on: bool) -> Result<(), LabError> {
+        if self.net != Net::Netns {
+            return Err(LabError::Refused(
+                "only a node in a namespace has a firewall".into(),
+            ));
+        }
+        let (own, client) = (
+            self.namespace(Host::Node(node)),
+            self.ip(Host::Client).to_string(),
+        );
+        let word = if on { "add" } else { "del" };
+        sh(
+            "ip",
+            &[
+                "-n",
+                &own,
+                "rule",
+                word,
+                "to",
+                &client,
+                "ipproto",
+                "tcp",
+                "sport",
+                "8008",
+                "pref",
+                "10",
+                "blackhole",
+            ],
+        )
+        .map(drop)
+    }
 }
 
 fn port(host: Host) -> String {

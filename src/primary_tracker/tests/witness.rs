@@ -121,6 +121,12 @@ fn the_others_are_asked_once_the_leader_is_silent_or_late_by_a_third_of_the_leas
     let third = Duration::from_secs(10) / 3;
     assert_eq!(since(&arena), Some(word + third + usual * 4));
 
+    let slow = arena
+        .decider
+        .silent_since(Duration::from_secs(1), arena.now);
+    let sixth = Duration::from_secs(10) / 6;
+    assert_eq!(slow, Some(word + third + sixth), "never later");
+
     arena.pass(1_000);
     arena.silent(1);
     assert_eq!(since(&arena), Some(word));
