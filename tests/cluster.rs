@@ -7,6 +7,7 @@
 mod lab;
 
 mod cluster {
+    mod browser;
     mod change;
     mod doctor;
     mod etcd;
@@ -16,6 +17,7 @@ mod cluster {
     mod maintenance;
     mod manners;
     mod moves;
+    mod page;
     mod repairs;
     mod stage;
     mod witness;

@@ -8,8 +8,8 @@ pub(super) const HTML: &str = "text/html; charset=utf-8";
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; ",
     "frame-ancestors 'none'; require-trusted-types-for 'script'; ",
-    "style-src 'sha256-N4MqMkLg2Pm3/pZUpSG3iw7uzUwlAXsXCtArXMsfVFg='; ",
-    "script-src 'sha256-vvtoWLid//MPvWjQvp6+cYIpvs35ArSpZtHKz/bXFuA='",
+    "style-src 'sha256-KbgV9MVG9ooSOarSrZgYLNoQauJDOCQyzOcf2PvB2C0='; ",
+    "script-src 'sha256-o2OQiJaOKySh9dUGk/Ukh9fN8mbVacg/8sDxlq2zd3k='",
 );
 
 const PAGE: &str = include_str!("page.html");

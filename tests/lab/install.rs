@@ -54,6 +54,26 @@ pub fn ensure() -> Result<Programs, Missing> {
     })
 }
 
+/// A browser, fetched in the same way.
+pub fn ensure_chromium() -> Result<PathBuf, Missing> {
+    let find = || {
+        ["chromium", "chromium-browser"]
+            .iter()
+            .find_map(|name| on_path(name))
+    };
+    if let Some(program) = find() {
+        return Ok(program);
+    }
+    let fetched = one_at_a_time().and_then(|_lock| apt(&["chromium", "fonts-dejavu-core"]));
+    find().ok_or_else(|| Missing {
+        programs: vec!["Chromium"],
+        advice: match fetched {
+            Ok(()) => "Install Chromium so that it is on PATH".to_owned(),
+            Err(error) => format!("Install Chromium so that it is on PATH ({error})"),
+        },
+    })
+}
+
 fn advice() -> String {
     format!(
         "Install PostgreSQL (13 or later, with pg_rewind), etcd 3.4 or later and Patroni \
