@@ -28,6 +28,9 @@ impl BootTime {
     /// The moment of boot: earlier than everything that is ever observed.
     pub(crate) const ZERO: Self = Self(Duration::ZERO);
 
+    /// Later than everything that ever is.
+    pub(crate) const NEVER: Self = Self(Duration::MAX);
+
     /// How long `earlier` was before `self`; zero when it was not.
     #[must_use]
     pub fn saturating_sub(self, earlier: Self) -> Duration {

@@ -14,6 +14,8 @@ mod cluster {
     mod guests;
     mod https;
     mod ipv6;
+    #[cfg(feature = "postgres-topology")]
+    mod library;
     mod maintenance;
     mod manners;
     mod moves;

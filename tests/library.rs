@@ -5,10 +5,14 @@
 #[path = "library/mock.rs"]
 mod mock;
 
+#[path = "library/by_hand.rs"]
+mod by_hand;
 #[path = "library/custom.rs"]
 mod custom;
 #[path = "../examples/custom_provider.rs"]
 mod custom_provider;
+#[path = "../examples/embedded.rs"]
+mod embedded;
 #[path = "library/property.rs"]
 mod property;
 #[path = "library/standalone.rs"]
@@ -19,4 +23,9 @@ mod watched;
 #[test]
 fn the_example_of_a_custom_provider_follows_its_key() {
     custom_provider::main().unwrap();
+}
+
+#[test]
+fn the_example_of_an_embedder_leads_two_clusters_without_a_file() {
+    embedded::main().unwrap();
 }

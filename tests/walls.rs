@@ -14,7 +14,7 @@ const MAY: &[(&str, &[&str])] = &[
     ("net", &[]),
     ("backend", &["protocol", "net"]),
     ("topology", &["net", "backend"]),
-    ("primary_tracker", &["net", "topology"]),
+    ("primary_tracker", &["net", "backend", "topology"]),
     ("routing", &["net", "topology", "primary_tracker"]),
     (
         "session",

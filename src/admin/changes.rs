@@ -132,7 +132,9 @@ pub(super) fn outcome(done: Result<(), Refused>, shows: &Shows, ask: &Ask<'_>) -
         Err(refused) => {
             let status = match refused {
                 Refused::UnknownNode(_) => StatusCode::NOT_FOUND,
-                Refused::NotByThisProvider => StatusCode::CONFLICT,
+                Refused::NotByThisProvider | Refused::NoAddress(_) | Refused::NobodyToConfirm => {
+                    StatusCode::CONFLICT
+                }
                 Refused::Ending => StatusCode::SERVICE_UNAVAILABLE,
             };
             Reply::error(status, &refused.to_string())

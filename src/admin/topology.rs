@@ -34,7 +34,7 @@ pub(super) struct Authoritative {
     pub(super) address: String,
     pub(super) epoch: u64,
     pub(super) timeline: Option<u32>,
-    /// Always: no provider of today names a leader that has not spoken itself.
+    /// False only for a leader that was named by hand and is still to be confirmed.
     pub(super) confirmed: bool,
     pub(super) valid: bool,
     /// Absent while the lease is not valid, and when it has no end.
@@ -84,7 +84,7 @@ fn authoritative(picture: &Picture, lease: &Lease, now: BootTime) -> Authoritati
         address: address_of_leader(picture, lease),
         epoch: lease.epoch,
         timeline: lease.leader.timeline,
-        confirmed: true,
+        confirmed: picture.why != Some(WhyNobody::Unconfirmed),
         valid,
         lease_remaining_ms: left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
     }

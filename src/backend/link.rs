@@ -17,6 +17,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::{Login, TlsMode};
 use crate::net::{ClientTls, TlsError, server_name};
 
+/// This build can ask PostgreSQL.
+pub(crate) const IS_BUILT: bool = true;
+
 /// What PostgreSQL shows us as, in `pg_stat_activity` and its log.
 const APPLICATION: &str = "helios-topology";
 /// How long a server may take to hear that we leave.

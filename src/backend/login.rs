@@ -48,6 +48,22 @@ impl Login {
         })
     }
 
+    /// With a password that is known already, instead of one in a file.
+    ///
+    /// # Errors
+    /// [`FileError`], when a file cannot be used.
+    pub(crate) fn with_password(
+        settings: LoginSettings,
+        password: &str,
+    ) -> Result<Self, FileError> {
+        let password: Arc<[u8]> = password.as_bytes().into();
+        let known = Renewable::open(Vec::new(), move || Ok(Arc::clone(&password)))?;
+        Ok(Self {
+            password: Some(known),
+            ..Self::open(settings)?
+        })
+    }
+
     /// Of the file as it is now.
     pub(super) fn password(&self) -> Option<Arc<[u8]>> {
         self.password.as_ref().map(Renewable::get)

@@ -1,9 +1,15 @@
 //! We as a PostgreSQL client: logging in, and questions that are answered with one row.
 
+#[cfg(feature = "postgres-topology")]
 mod link;
+#[cfg(not(feature = "postgres-topology"))]
+#[path = "without_postgres.rs"]
+mod link;
+// Without the feature nobody logs in anywhere.
+#[cfg_attr(not(feature = "postgres-topology"), allow(dead_code))]
 mod login;
 
-pub(crate) use link::{Link, LinkError};
+pub(crate) use link::{IS_BUILT, Link, LinkError};
 pub(crate) use login::{Login, LoginSettings};
 
 use crate::net::Verify;

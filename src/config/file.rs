@@ -231,8 +231,9 @@ impl Choice for Provider {
         ("check", Self::Check),
         ("postgres", Self::Postgres),
         ("static", Self::Static),
+        ("manual", Self::Manual),
     ];
-    const LATER: &'static [&'static str] = &["patroni", "manual"];
+    const LATER: &'static [&'static str] = &["patroni"];
 }
 
 impl Choice for NodeRole {

@@ -9,7 +9,7 @@ use super::error::Problem;
 use super::file::{CheckQuery, File, Topology};
 use super::rest::{Given, named, together};
 use super::value::{Choice, Secs, Text, Word};
-use crate::backend::{LoginSettings, TlsMode};
+use crate::backend::{IS_BUILT, LoginSettings, TlsMode};
 use crate::net::{OwnCertificate, TlsFiles};
 use crate::topology::{NodeRole, ProbeSettings, Provider, SourceSettings, StaticSettings};
 
@@ -21,6 +21,7 @@ pub(super) fn source(file: &File, left: &BTreeSet<String>) -> Result<SourceSetti
     let topology = &file.topology;
     let provider = topology.provider.0;
     refuse_useless(topology, provider)?;
+    refuse_unbuilt(topology, provider)?;
     Ok(match provider {
         Provider::Check => SourceSettings::Check,
         Provider::Postgres => {
@@ -38,6 +39,7 @@ pub(super) fn source(file: &File, left: &BTreeSet<String>) -> Result<SourceSetti
                 query: query(topology, left)?,
             })
         }
+        Provider::Manual => SourceSettings::Manual(file.health.check_interval_ms.0),
     })
 }
 
@@ -192,6 +194,27 @@ fn refuse_useless(topology: &Topology, provider: Provider) -> Result<(), Problem
         no_use("patroni_ttl_secs", &ttl.0.as_secs_f64(), &[Check])?;
     }
     Ok(())
+}
+
+/// What only a build that can log in at PostgreSQL does.
+fn refuse_unbuilt(topology: &Topology, provider: Provider) -> Result<(), Problem> {
+    if IS_BUILT {
+        return Ok(());
+    }
+    let words = "this build has no postgres-topology and logs in nowhere; allowed is";
+    match (provider, &topology.user) {
+        (Provider::Postgres, _) => Err(Problem::value(
+            "topology.provider",
+            word(provider),
+            format!("{words} another provider"),
+        )),
+        (_, Some(Text(user))) => Err(Problem::value(
+            "topology.user",
+            user,
+            format!("{words} to leave the key out"),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The provider as it is written.

@@ -18,7 +18,8 @@ use crate::config::{Config, diff, in_effect};
 use crate::metrics::{Metrics, ReloadLabel};
 use crate::net::descriptor_limit;
 use crate::primary_tracker::{
-    Demand, Operator, Orders, Picture, PrimaryWatch, Progress, Reordered, Told, Tracker,
+    Demand, Operator, Order, Orders, Picture, PrimaryWatch, Progress, Refused, Reordered, Told,
+    Tracker,
 };
 use crate::routing::{Router, RoutingSettings};
 use crate::session::{self, Command, SessionSettings, Shared};
@@ -170,6 +171,39 @@ impl House {
     /// Watches who leads.
     pub fn primary(&self) -> PrimaryWatch {
         PrimaryWatch::new(self.picture.clone())
+    }
+
+    /// Names the leader, by its name or its id: pending, until [`Self::confirm_primary`]. Whoever led before loses its
+    /// sessions; the node that leads already is named again without a change. Only with `topology.provider = "manual"`.
+    ///
+    /// # Errors
+    /// See [`Refused`]: then nothing has changed.
+    pub async fn set_primary(&self, node: &str) -> Result<(), Refused> {
+        let name = {
+            let picture = self.picture.borrow();
+            let mut nodes = picture.nodes.iter();
+            let found = nodes.find(|n| *n.name == *node || n.node_id.to_string() == node);
+            found.map_or_else(|| node.into(), |found| Arc::clone(&found.name))
+        };
+        let order = Order::ProposePrimary { node: name };
+        self.operator.tell(order).await
+    }
+
+    /// The leader that was named is ready: clients go there from now on. Only with `topology.provider = "manual"`.
+    ///
+    /// # Errors
+    /// See [`Refused`]: then nothing has changed.
+    pub async fn confirm_primary(&self) -> Result<(), Refused> {
+        self.operator.tell(Order::ConfirmPrimary).await
+    }
+
+    /// Nobody leads: read-write sessions end, and clients wait. Only with `topology.provider = "manual"`.
+    ///
+    /// # Errors
+    /// See [`Refused`]: then nothing has changed.
+    pub async fn clear_primary(&self) -> Result<(), Refused> {
+        let order = Order::SetPrimary { node: None };
+        self.operator.tell(order).await
     }
 
     /// Ends when each node has been asked once and has answered or was given up, at most two seconds after the

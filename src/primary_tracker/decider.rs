@@ -13,7 +13,7 @@ use super::reign::Reign;
 use super::{Leader, OnLeaseExpired, TrackerSettings, WhyNobody};
 use crate::clock::BootTime;
 use crate::metrics::{Metrics, RevokeReason};
-use crate::topology::{Dynamic, Evidence, HealthSettings, NodeId, Role};
+use crate::topology::{Dynamic, Evidence, HealthSettings, NodeId, Provider, Role};
 
 /// Decides. Holds no socket and no clock: `now` is an argument.
 pub(super) struct Decider {
@@ -144,6 +144,10 @@ impl Decider {
     pub(super) fn decide(&mut self, now: BootTime) -> bool {
         self.note_words_of_the_cluster();
         let before = (self.epoch, self.reign.is_some(), self.why);
+        if self.settings.provider == Provider::Manual {
+            self.decide_by_hand();
+            return before != (self.epoch, self.reign.is_some(), self.why);
+        }
         let foreign = self.records.iter().filter_map(|r| r.foreign.as_ref());
         if let Some((old, new)) = self.pins.give_way(foreign, now) {
             tracing::warn!(
@@ -218,7 +222,7 @@ impl Decider {
         }
     }
 
-    fn begin_reign(&mut self, id: NodeId, claim: &Claim, now: BootTime) {
+    pub(super) fn begin_reign(&mut self, id: NodeId, claim: &Claim, now: BootTime) {
         let Some(record) = self.records.iter_mut().find(|r| r.id == id) else {
             return;
         };

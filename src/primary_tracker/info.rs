@@ -5,7 +5,7 @@ use std::time::Instant;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::Picture;
+use super::{Picture, WhyNobody};
 
 /// The node that leads.
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ impl PrimaryWatch {
             node_id: lease.leader.node_id,
             address: lease.leader.addr.to_string(),
             became_primary_at: since,
-            is_confirmed: true,
+            is_confirmed: picture.why != Some(WhyNobody::Unconfirmed),
             epoch: lease.epoch,
         })
     }

@@ -4,6 +4,7 @@
 //! epoch and one event for each transition.
 
 mod authority;
+mod by_hand;
 mod claims;
 mod decider;
 mod demand;
@@ -14,12 +15,20 @@ mod hearing;
 mod info;
 mod lag;
 mod lease;
+mod lookout;
 mod notes;
 mod numbers;
 mod order;
 mod orders;
+mod patroni;
 mod picture;
 mod pins;
+#[cfg(feature = "postgres-topology")]
+mod postgres;
+#[cfg(not(feature = "postgres-topology"))]
+#[path = "without_postgres.rs"]
+mod postgres;
+mod provider_error;
 mod readers;
 mod record;
 mod reign;
@@ -39,8 +48,11 @@ pub(crate) use demand::{Demand, HeldGuard, OpenGuard, Wish};
 pub(crate) use gap::LeaderChange;
 pub use info::{PrimaryInfo, PrimaryWatch};
 pub(crate) use lease::{Leader, Lease, Revocation};
-pub(crate) use order::{Fault, Operator, Order, Refused, Told};
+pub use order::Refused;
+pub(crate) use order::{Fault, Operator, Order, Told};
+pub use patroni::{PatroniNode, PatroniTopologyProvider};
 pub(crate) use picture::{Check, NodePicture, Picture, Reading, WhyNobody};
+pub use postgres::*;
 pub(crate) use readers::Readers;
 pub use record::NODE_NAMESPACE;
 pub(crate) use reload::{Orders, Reordered};

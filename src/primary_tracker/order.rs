@@ -15,8 +15,12 @@ pub(crate) enum Order {
     Unpin,
     /// Plays a silent node, or stops doing so.
     Chaos(Fault),
-    /// Names the leader, or nobody: only where no provider does.
+    /// Names the leader and confirms it, or names nobody: only where no provider does.
     SetPrimary { node: Option<Arc<str>> },
+    /// Names a leader that is still to be confirmed.
+    ProposePrimary { node: Arc<str> },
+    /// The named leader is ready.
+    ConfirmPrimary,
 }
 
 /// A fault that is played, to see what happens.
@@ -35,14 +39,25 @@ pub(crate) enum Fault {
 
 /// Why an order was not followed. Nothing has changed then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refused {
+#[non_exhaustive]
+pub enum Refused {
+    /// None is called so.
     #[error("there is no node {0}")]
     UnknownNode(Arc<str>),
 
+    /// Whatever it says would be overruled at once.
     #[error(
         "the provider of the topology names the leader itself: only provider \"manual\" is told"
     )]
     NotByThisProvider,
+
+    /// Nobody can be sent to a host whose name was not found yet.
+    #[error("the host of node {0} has no known address yet")]
+    NoAddress(Arc<str>),
+
+    /// Nobody is pending.
+    #[error("no primary was named that could be confirmed")]
+    NobodyToConfirm,
 
     /// The house is ending.
     #[error("nobody takes orders any more")]

@@ -17,7 +17,13 @@ impl Tracker {
             Order::Disable { node, close } => self.disable(&node, close)?,
             Order::Unpin => self.unpin(),
             Order::Chaos(fault) => self.play(fault)?,
-            Order::SetPrimary { .. } => return Err(Refused::NotByThisProvider),
+            Order::SetPrimary { node: Some(node) } => {
+                self.propose(&node)?;
+                self.confirm()?;
+            }
+            Order::SetPrimary { node: None } => self.clear()?,
+            Order::ProposePrimary { node } => self.propose(&node)?,
+            Order::ConfirmPrimary => self.confirm()?,
         }
         self.decider.decide(self.clock.now());
         Ok(())
@@ -72,7 +78,7 @@ impl Tracker {
         self.poller.want(node, now);
     }
 
-    fn record(&mut self, name: &Arc<str>) -> Result<&mut Record, Refused> {
+    pub(super) fn record(&mut self, name: &Arc<str>) -> Result<&mut Record, Refused> {
         let mut records = self.decider.records.iter_mut();
         records
             .find(|record| record.settings.name == *name)

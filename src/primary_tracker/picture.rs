@@ -116,6 +116,10 @@ pub(crate) enum WhyNobody {
     Disabled,
     /// The leader's lock runs out by Patroni's own ttl.
     LockAge,
+    /// Provider `manual`, and nobody was named.
+    NobodyNamed,
+    /// A leader was named and is still to be confirmed.
+    Unconfirmed,
 }
 
 impl WhyNobody {
@@ -131,6 +135,8 @@ impl WhyNobody {
             Self::NobodyLeads => "no node leads",
             Self::Disabled => "the leader is disabled",
             Self::LockAge => "the leader has not renewed its lock within Patroni's ttl",
+            Self::NobodyNamed => "nobody was named to lead (topology.provider = \"manual\")",
+            Self::Unconfirmed => "the named leader is not confirmed yet",
         }
     }
 }

@@ -95,6 +95,21 @@ impl Claim {
         self.vouched
             .map_or(self.sent, |vouched| vouched.asked.max(self.sent))
     }
+
+    /// Somebody's word that stands until it is changed.
+    pub(super) fn by_hand(dial: SocketAddr, now: BootTime) -> Self {
+        Self {
+            dial,
+            timeline: None,
+            identifier: None,
+            scope: None,
+            sent: now,
+            until: BootTime::NEVER,
+            lock_too_old: false,
+            lock_ends: None,
+            vouched: None,
+        }
+    }
 }
 
 /// What has been logged in an episode that still lasts.

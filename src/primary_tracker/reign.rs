@@ -67,11 +67,17 @@ impl Reign {
         self.lock_ends = claim.lock_ends.or(self.lock_ends);
     }
 
+    /// Its node has answered, which extends nothing: the reign stands by somebody's word.
+    pub(super) fn is_well(&mut self, sent: BootTime) {
+        self.proved = self.proved.max(sent);
+        self.heard = self.heard.max(sent);
+    }
+
     pub(super) fn lease(&self, usual: Duration, enabled: bool) -> Lease {
         Lease {
             leader: self.leader.clone(),
             epoch: self.epoch,
-            until: Some(self.until),
+            until: Some(self.until).filter(|until| *until != BootTime::NEVER),
             proved: self.heard,
             usual,
             open: self.open && enabled,

@@ -55,6 +55,12 @@ impl Declared {
             NodeRole::Auto | NodeRole::Standby | NodeRole::Replica => (503, Role::Replica),
         };
         let mut answer = Answer::of(status, role, State::Running);
+        if self.role == NodeRole::Auto {
+            // Nobody has declared anything.
+            answer.role = None;
+            answer.words = Some(well.into());
+            return answer;
+        }
         answer.words = Some(format!("{} by configuration, {well}", self.role.word()).into());
         answer
     }

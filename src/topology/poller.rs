@@ -253,6 +253,18 @@ impl Poller {
         }
     }
 
+    /// Where the node's PostgreSQL is by what is known of its host now: the machine that answered last, while its name
+    /// still has it.
+    pub(crate) fn address(&self, id: NodeId) -> Option<SocketAddr> {
+        let node = self.nodes.iter().find(|node| node.id == id)?;
+        let known = node.postgres.as_ref().unwrap_or(&node.host).addresses();
+        let answered = node.answered.filter(|addr| known.contains(addr));
+        Some(at_port(
+            answered.or(known.first().copied())?,
+            node.settings.port,
+        ))
+    }
+
     /// How long the node usually takes to answer.
     pub(crate) fn usual(&self, id: NodeId) -> Duration {
         self.nodes

@@ -1,5 +1,6 @@
 //! How a node is asked: the one door for everything that can prove who leads.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +45,8 @@ pub(crate) enum Provider {
     Postgres,
     /// The configuration; nodes only show that they are well.
     Static,
+    /// Somebody outside; nodes only show that they are well.
+    Manual,
 }
 
 impl Provider {
@@ -51,14 +54,14 @@ impl Provider {
     pub(crate) fn is_patroni(self) -> bool {
         match self {
             Self::Check => true,
-            Self::Postgres | Self::Static => false,
+            Self::Postgres | Self::Static | Self::Manual => false,
         }
     }
 
     /// Do nodes prove that they lead, or does somebody only say so?
     pub(crate) fn is_authoritative(self) -> bool {
         match self {
-            Self::Check | Self::Postgres => true,
+            Self::Check | Self::Postgres | Self::Manual => true,
             Self::Static => false,
         }
     }
@@ -72,6 +75,8 @@ pub(crate) enum SourceSettings {
     Check,
     Postgres(ProbeSettings),
     Static(StaticSettings),
+    /// Each node is connected to so often.
+    Manual(Duration),
 }
 
 impl SourceSettings {
@@ -80,6 +85,7 @@ impl SourceSettings {
             Self::Check => Provider::Check,
             Self::Postgres(_) => Provider::Postgres,
             Self::Static(_) => Provider::Static,
+            Self::Manual(_) => Provider::Manual,
         }
     }
 }
@@ -90,6 +96,8 @@ pub(crate) enum Sources {
     Check,
     Postgres {
         login: Arc<Login>,
+        /// Nodes, by name, that have a login of their own.
+        own: HashMap<Arc<str>, Arc<Login>>,
         poll_interval: Duration,
     },
     Static {
@@ -109,6 +117,7 @@ impl Sources {
             SourceSettings::Check => Self::Check,
             SourceSettings::Postgres(probe) => Self::Postgres {
                 login: open(probe.login)?,
+                own: HashMap::new(),
                 poll_interval: probe.poll_interval,
             },
             SourceSettings::Static(declared) => Self::Static {
@@ -117,6 +126,10 @@ impl Sources {
                     None => None,
                 },
                 check_interval: declared.check_interval,
+            },
+            SourceSettings::Manual(check_interval) => Self::Static {
+                check: None,
+                check_interval,
             },
         })
     }
@@ -163,8 +176,12 @@ impl Source {
             }),
             Sources::Postgres {
                 login,
+                own,
                 poll_interval,
-            } => Self::Postgres(Probe::new(Keeper::new(clock, login, *poll_interval))),
+            } => {
+                let login = own.get(&node.name).unwrap_or(login);
+                Self::Postgres(Probe::new(Keeper::new(clock, login, *poll_interval)))
+            }
             Sources::Static {
                 check,
                 check_interval,

@@ -1,0 +1,176 @@
+//! The public provider that asks Patroni.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::sync::broadcast;
+use uuid::Uuid;
+
+use super::lookout::Lookout;
+use super::{Orders, ProviderError, TrackerSettings};
+use crate::topology::{
+    HealthSettings, NodeRole, NodeSettings, ObservingProvider, Rest, RestSettings, Sighting,
+    Sources, TopologyEvent, TopologyNodeInfo, TopologyProvider,
+};
+
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// One member of a Patroni cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PatroniNode {
+    /// Its id is the version-5 UUID of this name: see [`NODE_NAMESPACE`](super::NODE_NAMESPACE).
+    pub name: String,
+    /// A host name or an IP address, of PostgreSQL and of the REST API.
+    pub host: String,
+    /// PostgreSQL's port, usually 5432.
+    pub port: u16,
+    /// Patroni's port, usually 8008.
+    pub rest_port: u16,
+}
+
+/// Asks each member's own Patroni, `GET /primary`, as the daemon does by default: a member leads by its own word, and
+/// what it says of its lock may end its lease earlier than silence would.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use heliosdb_proxy::primary_tracker::{PatroniNode, PatroniTopologyProvider, PrimaryTracker};
+///
+/// let member = |name: &str, host: &str| PatroniNode {
+///     name: name.to_owned(),
+///     host: host.to_owned(),
+///     port: 5432,
+///     rest_port: 8008,
+/// };
+/// let provider = PatroniTopologyProvider::new(vec![member("pg1", "10.0.0.11"), member("pg2", "10.0.0.12")]);
+/// let tracker = PrimaryTracker::with_observing_provider(Arc::new(provider));
+/// ```
+///
+/// It starts, ends and names a leader that falls silent as `PostgresTopologyProvider` does: at its first use, when it is
+/// dropped, and until its next question has failed. Needs no feature of the crate.
+#[derive(Debug)]
+pub struct PatroniTopologyProvider {
+    nodes: Vec<PatroniNode>,
+    poll_interval: Duration,
+    request_timeout: Duration,
+    /// Begun by whoever uses it first: until then the settings may change.
+    lookout: OnceLock<Lookout>,
+}
+
+impl PatroniTopologyProvider {
+    /// Asks nobody yet.
+    #[must_use]
+    pub fn new(nodes: Vec<PatroniNode>) -> Self {
+        Self {
+            nodes,
+            poll_interval: POLL_INTERVAL,
+            request_timeout: REQUEST_TIMEOUT,
+            lookout: OnceLock::new(),
+        }
+    }
+
+    /// How often each member is asked while the leader is known. Default: 2 s.
+    #[must_use]
+    pub fn with_poll_interval(mut self, interval: Duration) -> Self {
+        self.poll_interval = interval.max(Duration::from_millis(1));
+        self
+    }
+
+    /// The whole of one question. Default: 2 s.
+    #[must_use]
+    pub fn with_request_timeout(mut self, timeout: Duration) -> Self {
+        self.request_timeout = timeout.max(Duration::from_millis(1));
+        self
+    }
+
+    /// Starts to ask, unless it does already. Without this the first use does it.
+    ///
+    /// # Errors
+    /// See [`ProviderError`]; nothing was started then.
+    pub fn start(&self) -> Result<(), ProviderError> {
+        if self.lookout.get().is_some() {
+            return Ok(());
+        }
+        // Of two that start it at the same moment, the later one's thread ends at once.
+        let _ = self.lookout.set(self.begin()?);
+        Ok(())
+    }
+
+    /// Ends when each member was asked once and has answered or was given up, at most two seconds after the start: from
+    /// then on "nobody leads" is what the members say.
+    pub async fn first_round(&self) {
+        self.lookout().first_round().await;
+    }
+
+    fn lookout(&self) -> &Lookout {
+        self.lookout.get_or_init(|| match self.begin() {
+            Ok(lookout) => lookout,
+            Err(error) => {
+                error.log();
+                Lookout::dead()
+            }
+        })
+    }
+
+    fn begin(&self) -> Result<Lookout, ProviderError> {
+        let nodes: Vec<_> = self.nodes.iter().map(settings).collect();
+        for (i, node) in nodes.iter().enumerate() {
+            if nodes[..i].iter().any(|other| other.name == node.name) {
+                let name = node.name.to_string();
+                return Err(ProviderError::SameName { name });
+            }
+        }
+        if nodes.is_empty() {
+            return Err(ProviderError::NoNodes);
+        }
+        let rest = Arc::new(Rest::open(RestSettings::default())?);
+        let health = HealthSettings {
+            check_interval: self.poll_interval,
+            check_timeout: self.request_timeout,
+            ..HealthSettings::default()
+        };
+        let orders = move || Orders {
+            nodes,
+            health,
+            source: Arc::new(Sources::Check),
+            rest,
+            tracker: TrackerSettings::default(),
+        };
+        Ok(Lookout::start(orders, HashMap::new())?)
+    }
+}
+
+impl TopologyProvider for PatroniTopologyProvider {
+    fn subscribe(&self) -> broadcast::Receiver<TopologyEvent> {
+        self.lookout().subscribe()
+    }
+
+    fn get_primary(&self) -> Option<TopologyNodeInfo> {
+        self.lookout().get_primary()
+    }
+
+    fn get_node(&self, id: Uuid) -> Option<TopologyNodeInfo> {
+        self.lookout().get_node(id)
+    }
+}
+
+impl ObservingProvider for PatroniTopologyProvider {
+    fn sighting(&self) -> Option<Sighting> {
+        self.lookout().sighting()
+    }
+}
+
+fn settings(node: &PatroniNode) -> NodeSettings {
+    let host = node.host.trim_start_matches('[').trim_end_matches(']');
+    NodeSettings {
+        name: node.name.as_str().into(),
+        host: host.into(),
+        port: node.port,
+        rest_host: None,
+        rest_port: node.rest_port,
+        role: NodeRole::Auto,
+        enabled: true,
+        weight: 100,
+    }
+}

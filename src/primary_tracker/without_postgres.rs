@@ -1,0 +1,3 @@
+//! No public provider that asks PostgreSQL: this build has no `postgres-topology`.
+
+pub use super::provider_error::ProviderError;
