@@ -1,6 +1,6 @@
 //! REST over https: own CA, a client certificate required, certificates for addresses.
 
-use std::time::Duration;
+use std::{thread, time::Duration};
 
 use super::stage::{Stage, block_on, patroni_log};
 use crate::lab::{Lab, NODES, client, papers::Authority};
@@ -17,7 +17,7 @@ fn the_leader_is_followed_over_https_and_certificates_are_renewed_under_way() {
         lab.switchover(to).unwrap();
     });
     a_new_ca_drops_no_session(&stage);
-    nobody_was_cut_off_in_the_middle(&stage);
+    every_connection_is_ended_in_order(&stage);
 }
 
 /// First everybody believes both CAs, then all are signed by the new one, then only that is believed.
@@ -59,10 +59,21 @@ fn a_new_ca_drops_no_session(stage: &Stage) {
     assert!(!log.contains("cannot be asked"), "{log}");
 }
 
-/// Patroni ends TLS in both directions; a peer that just goes away is a traceback, or a line at debug level.
-fn nobody_was_cut_off_in_the_middle(stage: &Stage) {
-    for node in NODES {
-        let log = stage.log_of(&patroni_log(node));
-        assert!(!log.contains("Traceback"), "{node}: {log}");
+/// Patroni ends TLS in both directions and says at debug level when its peer did not. Nobody but the proxy asks now.
+fn every_connection_is_ended_in_order(stage: &Stage) {
+    let leader = stage.settle();
+    let logs = || NODES.map(|node| stage.log_of(&patroni_log(node)));
+    let before = logs().map(|log| log.len());
+    thread::sleep(Duration::from_secs(12));
+    for (node, (log, begin)) in NODES.into_iter().zip(logs().into_iter().zip(before)) {
+        let since = &log[begin..];
+        let asked = since.matches("GET /primary").count();
+        assert!(
+            asked >= if node == leader { 3 } else { 2 },
+            "{node}: {since}"
+        );
+        for words in ["Failed to shutdown", "was reset", "Traceback"] {
+            assert!(!since.contains(words), "{node}: {since}");
+        }
     }
 }
