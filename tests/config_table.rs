@@ -328,7 +328,7 @@ async fn a_named_file_is_left_to_the_start_which_names_its_key() {
     ] {
         fs::write(&file, startable(&format!("[rest]\n{rest}"))).unwrap();
 
-        assert_eq!(check(Path::new(&file)).0, true, "{rest}");
+        assert!(check(Path::new(&file)).0, "{rest}");
         let Err(error) = House::start(Config::load(Path::new(&file)).unwrap()).await else {
             panic!("started with {rest}");
         };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::TlsMode;
-use crate::net::{ClientTls, FileError, NamedFile, Renewable, TlsFiles, Verify};
+use crate::net::{ClientTls, FileError, NamedFile, Renewable, TlsFiles};
 
 /// How a connection of ours logs in. Names files, and holds nothing of what is in them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,12 +31,7 @@ impl Login {
     /// # Errors
     /// [`FileError`], when one of them cannot be used.
     pub(crate) fn open(settings: LoginSettings) -> Result<Self, FileError> {
-        let verify = match settings.tls {
-            TlsMode::Disable => None,
-            TlsMode::Prefer | TlsMode::Require => Some(Verify::Nothing),
-            TlsMode::VerifyCa => Some(Verify::Chain),
-            TlsMode::VerifyFull => Some(Verify::Name),
-        };
+        let verify = settings.tls.verify();
         let tls = verify.map(|verify| ClientTls::open(settings.files.clone(), verify));
         let password = settings.password.clone();
         let password =

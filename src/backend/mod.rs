@@ -34,7 +34,6 @@ pub enum TlsMode {
 
 impl TlsMode {
     /// What is verified of the server's certificate; `None` = there is no TLS.
-    #[allow(dead_code, reason = "for whoever asks PostgreSQL itself")]
     pub(crate) fn verify(self) -> Option<Verify> {
         match self {
             Self::Disable => None,

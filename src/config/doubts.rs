@@ -21,6 +21,12 @@ impl Config {
         self.doubt_cadence(&mut doubts);
         self.doubt_nodes(&mut doubts);
         self.doubt_sockets(&mut doubts);
+        if self.rest.login.is_some() && self.rest.tls.is_none() {
+            doubts.push(
+                "rest.password_file: rest.scheme is \"http\", so the password is readable on its way"
+                    .to_owned(),
+            );
+        }
         doubts
     }
 
@@ -182,6 +188,10 @@ mod tests {
             (
                 "[health]\ncheck_interval_ms = 999",
                 "active_interval_ms = 1000 is longer than health.check_interval_ms = 999",
+            ),
+            (
+                "[rest]\nusername = 'proxy'\npassword_file = '/p'",
+                "rest.password_file: rest.scheme is \"http\", so the password is readable",
             ),
             (
                 "[health]\nmax_staleness_ms = 500",

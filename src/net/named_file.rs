@@ -35,10 +35,10 @@ pub(crate) enum FileError {
         source: rustls::pki_types::pem::Error,
     },
 
-    #[error("{cert}: does not go with {key}")]
+    #[error("{}: does not go with {}", .pair.0, .pair.1)]
     Pair {
-        cert: NamedFile,
-        key: NamedFile,
+        /// Boxed, or every result that may hold this error would be as large as it.
+        pair: Box<(NamedFile, NamedFile)>,
         source: rustls::Error,
     },
 }

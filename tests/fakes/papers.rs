@@ -1,4 +1,8 @@
 //! Certificates for tests: a private CA and what it signs.
+#![allow(
+    clippy::expect_used,
+    reason = "tests and their lab, which cannot go on without"
+)]
 
 use std::fs;
 use std::path::Path;

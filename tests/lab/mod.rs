@@ -23,6 +23,10 @@ pub mod https;
 pub mod install;
 mod net;
 pub mod observer;
+#[allow(
+    clippy::duplicate_mod,
+    reason = "some test programs have the scripted neighbours as well"
+)]
 #[path = "../fakes/papers.rs"]
 pub mod papers;
 pub mod process;

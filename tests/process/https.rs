@@ -379,3 +379,27 @@ async fn a_start_without_a_named_file_says_which_and_ends_with_2() {
     let words = "rest.ca_file = \"/no/such/ca.pem\": cannot be read: No such file or directory";
     assert!(daemon.log().contains(words), "{}", daemon.log());
 }
+
+#[tokio::test]
+async fn a_reload_takes_on_https_as_a_whole_or_not_at_all() {
+    let desk = Desk::new();
+    let proxy = desk.proxy_with("").await;
+    proxy.wait_for_leader("http").await;
+    let plain = std::fs::read_to_string(&proxy.daemon.file).unwrap();
+    let with = |ca: &str| {
+        let ca = desk.file(ca).display().to_string();
+        format!("{plain}scheme = 'https'\nca_file = '{ca}'\n")
+    };
+
+    proxy.daemon.hang_up(Some(&with("absent.pem")));
+    let status = proxy.daemon.says("reload failed").await;
+    assert!(status.contains("rest.ca_file = "), "{status}");
+    desk.rest().after_questions(3).await;
+    assert!(proxy.leads().await);
+
+    desk.rest().wears(tls::server(&desk.good(), None));
+    proxy.daemon.hang_up(Some(&with("ca.pem")));
+    proxy.daemon.says("; reloaded").await;
+    desk.rest().after_questions(3).await;
+    assert!(proxy.leads().await, "{}", proxy.daemon.log());
+}

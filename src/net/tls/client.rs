@@ -160,8 +160,7 @@ impl Current {
                 builder
                     .with_client_auth_cert(chain, private_key(key)?)
                     .map_err(|source| FileError::Pair {
-                        cert: cert.clone(),
-                        key: key.clone(),
+                        pair: Box::new((cert.clone(), key.clone())),
                         source,
                     })?
             }
