@@ -12,6 +12,7 @@ mod process {
     mod logging;
     mod reloading;
     mod starting;
+    mod status;
     mod unit;
     mod watchdog;
 }

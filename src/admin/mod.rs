@@ -33,11 +33,27 @@ use tokio::sync::watch;
 use crate::clock::{BootTime, Clock};
 use crate::metrics::Metrics;
 use crate::primary_tracker::{Demand, Operator, Picture};
+use crate::routing::Intent;
 
 pub(crate) use server::serve;
 pub(crate) use settings::AdminSettings;
 pub(crate) use status::{Wanted, run as status};
 pub(crate) use token::{Token, TokenError};
+
+/// What is to see of a configuration.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shown {
+    /// As a file would say it, without secrets.
+    pub(crate) file: Value,
+    pub(crate) ports: Vec<Port>,
+}
+
+/// A listener, and what its clients want.
+#[derive(Clone, Debug)]
+pub(crate) struct Port {
+    pub(crate) address: String,
+    pub(crate) intent: Intent,
+}
 
 /// Everything there is to see of a house.
 #[derive(Clone)]
@@ -51,7 +67,7 @@ pub(crate) struct Facts {
     /// Who may do what, as of the last reload.
     pub(crate) settings: watch::Receiver<AdminSettings>,
     /// The configuration in effect, to be shown.
-    pub(crate) config: watch::Receiver<Arc<Value>>,
+    pub(crate) config: watch::Receiver<Arc<Shown>>,
     pub(crate) clock: Clock,
     pub(crate) started: BootTime,
 }

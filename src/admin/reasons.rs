@@ -42,7 +42,8 @@ fn row(change: &Change) -> [String; HEAD.len()] {
 /// The answer to "why did my connection wait?".
 pub(super) fn draw(why: &Why) -> String {
     let routes = why.routes.iter();
-    let routes = aligned(routes.map(|now| [now.route.clone(), now.words.clone()]));
+    let routes = routes.map(|now| [now.listener.clone(), now.route.clone(), now.words.clone()]);
+    let routes = aligned(routes);
     let nodes = why.nodes.iter();
     let nodes = aligned(nodes.map(|node| [node.name.clone(), node.words.clone()]));
     format!("\nA client would get now\n{routes}\nWhat each node last proved\n{nodes}")
@@ -59,10 +60,11 @@ mod tests {
         let scene = Scene::leading();
 
         assert_eq!(
-            draw(&report(&scene.picture, scene.now)),
+            draw(&report(&scene.picture, &scene.config.ports, scene.now)),
             "
 A client would get now
-primary  goes to pg1 (10.0.0.11:5432), epoch 7, proved 0.0 s ago, the lease lasts 8.2 s more
+127.0.0.1:5432  primary  goes to the leader pg1 (10.0.0.11:5432), epoch 7, proved 0.0 s ago, the lease lasts 8.2 s more
+127.0.0.1:5433  replica  no replica is left, so goes to the leader pg1 (10.0.0.11:5432), epoch 7, proved 0.0 s ago, the lease lasts 8.2 s more; not to pg1: down, pg2: down, pg3: down
 
 What each node last proved
 pg1  200 running primary 5, 0.0 s ago: leads

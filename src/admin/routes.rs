@@ -3,11 +3,11 @@
 use hyper::header::{ACCEPT, HeaderMap};
 use hyper::{Method, StatusCode, Uri};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::access::Purpose;
 use super::changes::{self, Planned};
-use super::{AdminSettings, health, metrics, nodes, page, sessions, topology, version, why};
+use super::{AdminSettings, Shown, health, metrics, nodes, page, sessions, topology, version, why};
 use crate::clock::BootTime;
 use crate::metrics::Metrics;
 use crate::primary_tracker::Picture;
@@ -18,8 +18,8 @@ pub(super) struct Ask<'a> {
     pub(super) picture: &'a Picture,
     pub(super) metrics: &'a Metrics,
     pub(super) settings: &'a AdminSettings,
-    /// The configuration in effect, without secrets.
-    pub(super) config: &'a Value,
+    /// The configuration in effect.
+    pub(super) config: &'a Shown,
     /// Clients that wait for a leader.
     pub(super) held: usize,
     pub(super) started: BootTime,
@@ -177,7 +177,7 @@ fn rest<'p>(own: &str, path: &'p str) -> Option<&'p str> {
 }
 
 fn config(ask: &Ask<'_>) -> Reply {
-    Reply::json(StatusCode::OK, ask.config)
+    Reply::json(StatusCode::OK, &ask.config.file)
 }
 
 #[cfg(test)]
@@ -231,7 +231,7 @@ mod tests {
             let reply = get(path);
             assert_eq!(reply.status, StatusCode::OK, "{path}");
             assert_eq!(reply.content_type, "application/json", "{path}");
-            serde_json::from_str::<Value>(&reply.body).unwrap();
+            serde_json::from_str::<serde_json::Value>(&reply.body).unwrap();
         }
         assert_eq!(get("/metrics/prometheus").status, StatusCode::OK);
         assert_eq!(get("/").content_type, "text/html; charset=utf-8");

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use hyper::header::HeaderMap;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
 use super::routes::Ask;
-use super::{AdminSettings, Facts};
+use super::{AdminSettings, Facts, Port, Shown};
 use crate::clock::{BootTime, Clock};
 use crate::metrics::{Metrics, SessionLabel};
 use crate::primary_tracker::{
@@ -17,13 +17,14 @@ use crate::primary_tracker::{
     Told, Verdict, WhyNobody,
 };
 use crate::topology::Provider;
+use crate::routing::{Intent, Route};
 
 pub(super) struct Scene {
     pub(super) picture: Picture,
     pub(super) metrics: Arc<Metrics>,
     pub(super) headers: HeaderMap,
     pub(super) settings: AdminSettings,
-    pub(super) config: Value,
+    pub(super) config: Shown,
     pub(super) now: BootTime,
 }
 
@@ -78,7 +79,13 @@ impl Scene {
                 allow_insecure: false,
                 enable_chaos: false,
             },
-            config: json!({ "write_timeout_secs": 45 }),
+            config: Shown {
+                file: json!({ "write_timeout_secs": 45 }),
+                ports: vec![
+                    port("127.0.0.1:5432", Route::Primary),
+                    port("127.0.0.1:5433", Route::Replica),
+                ],
+            },
             now,
         }
     }
@@ -131,6 +138,17 @@ impl Scene {
     }
 }
 
+fn port(address: &str, route: Route) -> Port {
+    let intent = Intent {
+        route,
+        ..Intent::default()
+    };
+    Port {
+        address: address.to_owned(),
+        intent,
+    }
+}
+
 fn proved(words: &str, asked: BootTime, rule: Rule) -> Verdict {
     Verdict {
         asked: Some(asked),
@@ -144,7 +162,7 @@ pub(super) struct Strings {
     pub(super) picture: watch::Sender<Picture>,
     pub(super) orders: mpsc::Receiver<Told>,
     pub(super) settings: watch::Sender<AdminSettings>,
-    _config: watch::Sender<Arc<Value>>,
+    _config: watch::Sender<Arc<Shown>>,
 }
 
 fn pg1(now: BootTime) -> NodePicture {

@@ -6,6 +6,8 @@ use std::hint::black_box;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use hyper::header::HeaderValue;
+
 /// What `Authorization: Bearer` must carry.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token(Vec<u8>);
@@ -44,6 +46,13 @@ impl Token {
             [] => Err(TokenError::Empty { file: file_name() }),
             token => Ok(Self(token.to_owned())),
         }
+    }
+
+    /// What a client sends. `None` when no header can carry it.
+    pub(crate) fn bearer(&self) -> Option<HeaderValue> {
+        let mut header = HeaderValue::from_bytes(&[b"Bearer ", &self.0[..]].concat()).ok()?;
+        header.set_sensitive(true);
+        Some(header)
     }
 
     /// Takes as long for a wrong token as for the right one of the same length.

@@ -5,12 +5,11 @@ use std::time::Duration;
 use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use super::rfc3339;
 use super::routes::{Ask, Reply};
-use super::topology::why_nobody;
+use super::{Port, rfc3339};
 use crate::clock::BootTime;
 use crate::primary_tracker::{LeaderChange, NodePicture, Picture};
-use crate::routing::Route;
+use crate::routing::{Target, outlook};
 
 /// What an operator asks when a connection has waited.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -24,13 +23,14 @@ pub(super) struct Why {
     pub(super) changes: Vec<Change>,
 }
 
-/// What a client of a listener with this route would get now.
+/// What a client of one listener would get now.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct RouteNow {
+    pub(super) listener: String,
     pub(super) route: String,
-    /// Null while it would wait.
-    pub(super) address: Option<String>,
+    /// One of these; empty while it would wait.
+    pub(super) nodes: Vec<String>,
     pub(super) words: String,
 }
 
@@ -69,35 +69,67 @@ pub(super) struct Change {
 }
 
 pub(super) fn answer(ask: &Ask<'_>) -> Reply {
-    Reply::json(StatusCode::OK, &report(ask.picture, ask.now))
+    Reply::json(
+        StatusCode::OK,
+        &report(ask.picture, &ask.config.ports, ask.now),
+    )
 }
 
-pub(super) fn report(picture: &Picture, now: BootTime) -> Why {
+pub(super) fn report(picture: &Picture, ports: &[Port], now: BootTime) -> Why {
     let failed = picture.dial_failed.map(|at| now.saturating_sub(at));
     Why {
-        routes: vec![primary(picture, now)],
+        routes: ports.iter().map(|port| route(port, picture, now)).collect(),
         nodes: picture.nodes.iter().map(|node| why(node, now)).collect(),
         dial_failed_ms_ago: failed.map(millis),
         changes: picture.changes.iter().map(change).collect(),
     }
 }
 
-fn primary(picture: &Picture, now: BootTime) -> RouteNow {
-    let route = Route::Primary.word().to_owned();
-    let Some(lease) = picture.valid_lease(now) else {
-        let why = why_nobody(picture, now).map_or("no node leads", |why| why.in_words());
-        return RouteNow {
-            route,
-            address: None,
-            words: format!("waits for a leader, at most write_timeout_secs: {why}"),
-        };
+fn route(port: &Port, picture: &Picture, now: BootTime) -> RouteNow {
+    let outlook = outlook(&port.intent, picture, now);
+    let left_out = outlook.left_out.iter();
+    let left_out: Vec<_> = left_out
+        .map(|(node, why)| format!("{node}: {why}"))
+        .collect();
+    let mut words = match (&outlook.targets[..], outlook.waits) {
+        ([], why) => format!(
+            "waits, at most write_timeout_secs: {}",
+            why.unwrap_or("nobody is there")
+        ),
+        ([target], _) if target.is_fallback => {
+            format!(
+                "no replica is left, so {}",
+                at_the_leader(picture, target, now)
+            )
+        }
+        ([target], _) if target.leads => at_the_leader(picture, target, now),
+        (several, _) => {
+            let several = several.iter().map(|t| format!("{} ({})", t.name, t.addr));
+            format!("goes to {}", several.collect::<Vec<_>>().join(" or "))
+        }
     };
-    let proved = ago(now.saturating_sub(lease.proved));
-    let left = lease.remaining(now).map_or_else(String::new, |left| {
+    if !left_out.is_empty() {
+        words = format!("{words}; not to {}", left_out.join(", "));
+    }
+    RouteNow {
+        listener: port.address.clone(),
+        route: port.intent.route.word().to_owned(),
+        nodes: outlook.targets.iter().map(|t| t.name.to_string()).collect(),
+        words,
+    }
+}
+
+fn at_the_leader(picture: &Picture, target: &Target, now: BootTime) -> String {
+    let proved = ago(now.saturating_sub(target.proved));
+    let left = picture
+        .lease
+        .as_ref()
+        .and_then(|lease| lease.remaining(now));
+    let left = left.map_or_else(String::new, |left| {
         format!(", the lease lasts {} s more", secs(left))
     });
     let failed = picture.dial_failed.map_or_else(String::new, |at| {
-        let waits = match lease.proved > at {
+        let waits = match target.proved > at {
             true => "",
             false => ", the next one waits for a newer proof",
         };
@@ -106,14 +138,10 @@ fn primary(picture: &Picture, now: BootTime) -> RouteNow {
             ago(now.saturating_sub(at))
         )
     });
-    RouteNow {
-        route,
-        address: Some(lease.leader.addr.to_string()),
-        words: format!(
-            "goes to {} ({}), epoch {}, proved {proved}{left}{failed}",
-            lease.leader.name, lease.leader.addr, lease.epoch
-        ),
-    }
+    format!(
+        "goes to the leader {} ({}), epoch {}, proved {proved}{left}{failed}",
+        target.name, target.addr, target.epoch
+    )
 }
 
 fn why(node: &NodePicture, now: BootTime) -> NodeWhy {
@@ -204,6 +232,7 @@ mod tests {
     use super::*;
     use crate::admin::testing::Scene;
     use crate::primary_tracker::{Rule, WhyNobody};
+    use crate::topology::Feed;
 
     /// Four tenths of a second after everybody was asked.
     fn a_moment_later() -> Scene {
@@ -275,24 +304,54 @@ mod tests {
     }
 
     #[test]
-    fn a_client_goes_to_the_leader_or_waits_for_a_reason() {
-        let primary = |scene: &Scene| told(scene).routes[0].clone();
+    fn a_writer_goes_to_the_leader_or_waits_for_a_reason() {
+        let writer = |scene: &Scene| told(scene).routes[0].clone();
         let mut scene = a_moment_later();
-        let goes =
-            "goes to pg1 (10.0.0.11:5432), epoch 7, proved 0.4 s ago, the lease lasts 7.8 s more";
-        assert_eq!(primary(&scene).words, goes);
-        assert_eq!(primary(&scene).address.as_deref(), Some("10.0.0.11:5432"));
+        let goes = "goes to the leader pg1 (10.0.0.11:5432), epoch 7, proved 0.4 s ago, \
+                    the lease lasts 7.8 s more";
+        let now = writer(&scene);
+        assert_eq!(now.words, goes);
+        assert_eq!((&*now.listener, &*now.route), ("127.0.0.1:5432", "primary"));
+        assert_eq!(now.nodes, ["pg1"]);
 
         scene.picture.dial_failed = Some(scene.now.back(Duration::from_millis(100)));
         let failed = "; the last dial failed 0.1 s ago, the next one waits for a newer proof";
-        assert_eq!(primary(&scene).words, format!("{goes}{failed}"));
+        assert_eq!(writer(&scene).words, format!("{goes}{failed}"));
 
-        let waits = primary(&Scene::without_leader(WhyNobody::Promoting));
-        assert_eq!(waits.address, None);
+        let waits = writer(&Scene::without_leader(WhyNobody::Promoting));
+        assert_eq!(waits.nodes, [""; 0]);
         assert_eq!(
             waits.words,
-            "waits for a leader, at most write_timeout_secs: a node is being promoted"
+            "waits, at most write_timeout_secs: a node is being promoted"
         );
+    }
+
+    #[test]
+    fn a_reader_is_told_who_serves_it_and_who_does_not_and_why() {
+        let reader = |scene: &Scene| told(scene).routes[1].clone();
+        let mut scene = a_moment_later();
+        change_node(&mut scene, 1, |node| {
+            node.reading.addr = Some(([10, 0, 0, 12], 5432).into());
+            node.reading.feed = Some(Feed::Streaming);
+        });
+
+        let now = reader(&scene);
+        assert_eq!((&*now.listener, &*now.route), ("127.0.0.1:5433", "replica"));
+        assert_eq!(
+            now.words,
+            "goes to pg2 (10.0.0.12:5432); not to pg1: down, pg3: down"
+        );
+
+        change_node(&mut scene, 1, |node| node.reading.noloadbalance = true);
+        let now = reader(&scene);
+        let words = "no replica is left, so goes to the leader pg1 (10.0.0.11:5432), epoch 7, ";
+        assert!(now.words.starts_with(words), "{}", now.words);
+        assert!(
+            now.words.contains("pg2: tagged noloadbalance"),
+            "{}",
+            now.words
+        );
+        assert_eq!(now.nodes, ["pg1"]);
     }
 
     #[test]

@@ -11,7 +11,8 @@ use hyper::header::HeaderValue;
 use super::outcome::StartError;
 use super::run::{self, Failure, Source};
 use super::{doctor, line, logs};
-use crate::{Config, ConfigError, admin};
+use crate::admin::{self, AdminSettings, Token};
+use crate::{Config, ConfigError};
 
 /// Something went wrong while running.
 const FAILED: u8 = 1;
@@ -156,10 +157,12 @@ fn check(file: &Path) -> ExitCode {
 }
 
 fn status(args: &StatusArgs) -> ExitCode {
-    let address = match &args.config {
-        None => args.admin.unwrap_or(ADMIN),
+    let (address, token_file) = match &args.config {
+        None => (args.admin.unwrap_or(ADMIN), None),
         Some(file) => match admin_of(file) {
-            Ok(Some(address)) => address,
+            // On loopback looking is open, and the token perhaps not for this user's eyes.
+            Ok(Some(admin)) if !admin.must_have_token() => (admin.address, None),
+            Ok(Some(admin)) => (admin.address, admin.token_file),
             Ok(None) => {
                 let file = file.display();
                 return misused(&format!("{file}: admin_address = \"\": nothing to ask"));
@@ -167,7 +170,8 @@ fn status(args: &StatusArgs) -> ExitCode {
             Err(error) => return misused(&chain(&error)),
         },
     };
-    let token = match args.token_file.as_deref().map(bearer).transpose() {
+    let token_file = args.token_file.as_ref().or(token_file.as_ref());
+    let token = match token_file.map(|file| bearer(file)).transpose() {
         Ok(token) => token,
         Err(words) => return misused(&words),
     };
@@ -215,24 +219,19 @@ fn doctor(file: &Path, json: bool) -> ExitCode {
 }
 
 /// Whoever asks from a shell need not have the daemon's variables.
-fn admin_of(file: &Path) -> Result<Option<SocketAddr>, ConfigError> {
+fn admin_of(file: &Path) -> Result<Option<AdminSettings>, ConfigError> {
     match Config::load(file) {
         Err(ConfigError::Unset { key, .. }) if key != "admin_address" => Config::sketch(file),
         loaded => loaded,
     }
-    .map(|config| config.admin.map(|admin| admin.address))
+    .map(|config| config.admin)
 }
 
-/// The header that a token file stands for. Never shown, not even in debug output.
+/// The header that a token file stands for.
 fn bearer(file: &Path) -> Result<HeaderValue, String> {
-    let name = file.display();
-    let token = std::fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
-    let mut header =
-        HeaderValue::try_from(format!("Bearer {}", token.trim())).map_err(|_not_a_header| {
-            format!("{name}: not a token: it has characters that no header may have")
-        })?;
-    header.set_sensitive(true);
-    Ok(header)
+    let token = Token::read(file).map_err(|error| chain(&error))?;
+    let header = token.bearer();
+    header.ok_or_else(|| format!("{}: no header can carry this token", file.display()))
 }
 
 fn misused(words: &dyn std::fmt::Display) -> ExitCode {

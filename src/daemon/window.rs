@@ -2,20 +2,19 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::admin::AdminSettings;
+use crate::admin::{AdminSettings, Port, Shown};
 use crate::config::Config;
 
 /// The writing ends.
 pub(super) struct Window {
     settings: watch::Sender<AdminSettings>,
-    config: watch::Sender<Arc<Value>>,
+    config: watch::Sender<Arc<Shown>>,
 }
 
 /// The reading ends.
-pub(super) type WindowNow = (watch::Receiver<AdminSettings>, watch::Receiver<Arc<Value>>);
+pub(super) type WindowNow = (watch::Receiver<AdminSettings>, watch::Receiver<Arc<Shown>>);
 
 impl Window {
     /// Nothing where there is no admin API.
@@ -37,6 +36,13 @@ impl Window {
     }
 }
 
-fn shown(config: &Config) -> Arc<Value> {
-    Arc::new(serde_json::to_value(&config.shown).unwrap_or_default())
+fn shown(config: &Config) -> Arc<Shown> {
+    let ports = config.listeners.iter().map(|listener| Port {
+        address: listener.address.to_string(),
+        intent: listener.intent,
+    });
+    Arc::new(Shown {
+        file: serde_json::to_value(&config.shown).unwrap_or_default(),
+        ports: ports.collect(),
+    })
 }

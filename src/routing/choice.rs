@@ -133,7 +133,7 @@ impl Router {
 }
 
 /// Only those, if there are any.
-fn prefer<T>(all: &mut Vec<T>, is_better: impl Fn(&T) -> bool) {
+pub(super) fn prefer<T>(all: &mut Vec<T>, is_better: impl Fn(&T) -> bool) {
     if all.iter().any(&is_better) {
         all.retain(is_better);
     }

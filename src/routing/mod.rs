@@ -6,6 +6,7 @@ mod door;
 mod error;
 mod fresh;
 mod line;
+mod outlook;
 mod policy;
 mod pool;
 mod router;
@@ -18,6 +19,7 @@ pub(crate) use decide::Target;
 pub(crate) use door::{Inside, Slot};
 pub(crate) use error::RouteError;
 pub(crate) use fresh::News;
+pub(crate) use outlook::outlook;
 pub(crate) use router::{Routed, Router};
 pub(crate) use settings::{
     Fallback, Intent, OnPromotion, Policy, ReadSettings, Route, RoutingSettings,

@@ -82,7 +82,10 @@ fn why_is_told_in_the_words_of_the_nodes(stage: &Stage) {
         };
         node(to, &["200 running primary 2, ", " ago: leads"])?;
         node(leader, &["503 running replica", " ago: follows"])?;
-        let goes = format!("primary  goes to {to} ({})", stage.lab.postgres_at(to));
+        let goes = format!(
+            "primary  goes to the leader {to} ({})",
+            stage.lab.postgres_at(to)
+        );
         let was = format!("{to}      {leader}   2 ");
         (code == Some(0) && page.contains(&goes) && page.contains(&was)).then_some(())
     });

@@ -103,6 +103,8 @@ pub(super) struct HostFacts {
     pub(super) listeners: Vec<ListenerFacts>,
     /// The warning about open files, where there is one.
     pub(super) descriptors: Option<String>,
+    /// Why the token of the admin API cannot be used, where one is configured.
+    pub(super) token: Option<String>,
 }
 
 #[derive(Debug)]

@@ -12,7 +12,9 @@ use super::facts::{
 };
 use super::postgres;
 use crate::Config;
+use crate::admin::Token;
 use crate::clock::Clock;
+use crate::daemon::cli::chain;
 use crate::daemon::limits;
 use crate::net::{Address, FileError, Host, TlsError, at_port, is_unassigned};
 use crate::topology::{Answer, Dynamic, NoAnswer, NodeSettings, Place, Question, Reply, Rest, ask};
@@ -173,7 +175,7 @@ fn failure(error: &NoAnswer) -> Failure {
     };
     Failure {
         kind,
-        words: crate::daemon::cli::chain(error),
+        words: chain(error),
     }
 }
 
@@ -241,7 +243,14 @@ fn here(config: &Config) -> HostFacts {
     HostFacts {
         listeners: listeners.collect(),
         descriptors: limits::make_room(config.session.max_connections),
+        token: token(config),
     }
+}
+
+fn token(config: &Config) -> Option<String> {
+    let file = config.admin.as_ref()?.token_file.as_ref()?;
+    let error = Token::read(file).err()?;
+    Some(chain(&error))
 }
 
 #[cfg(test)]

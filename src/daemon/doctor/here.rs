@@ -35,6 +35,24 @@ pub(super) fn judge(here: &HostFacts, config: &Config) -> Vec<Finding> {
         ),
         None => Finding::ok("open files", "the limit is enough for max_connections"),
     });
+    if let Some(words) = &here.token {
+        let must = config
+            .admin
+            .as_ref()
+            .is_some_and(|admin| admin.must_have_token());
+        findings.push(match must {
+            true => Finding::wrong(
+                "admin token",
+                words,
+                "off loopback nothing starts without it: write a token into the file, readable for the service's user",
+            ),
+            false => Finding::warning(
+                "admin token",
+                words,
+                "without it nobody may change anything: write a token into the file, readable for the service's user",
+            ),
+        });
+    }
     // What a check says without the cluster's own numbers: those were asked for here.
     let doubts = config.warnings().into_iter();
     let doubts = doubts.filter(|doubt| !doubt.starts_with("write_timeout_secs"));

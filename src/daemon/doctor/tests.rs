@@ -60,6 +60,7 @@ fn well() -> Facts {
                 missing: false,
             }],
             descriptors: None,
+            token: None,
         },
     }
 }
@@ -361,6 +362,12 @@ fn what_is_missing_on_this_host_is_doubtful() {
     let mut facts = well();
     facts.here.descriptors = Some("the limit is low".into());
     assert_only(&facts, "", Verdict::Warning, &["LimitNOFILE"]);
+
+    let mut facts = well();
+    facts.here.token = Some("admin_token_file \"t\" is empty".into());
+    assert_only(&facts, "", Verdict::Warning, &["\"t\" is empty"]);
+    let off = "admin_address = '0.0.0.0:9090'\nadmin_token_file = 't'";
+    assert_only(&facts, off, Verdict::Wrong, &["nothing starts without it"]);
 
     let more = "[health]\nmax_staleness_ms = 500";
     assert_only(

@@ -4,7 +4,7 @@ use super::{Arena, DOWN_AFTER, body, of_cluster};
 use crate::primary_tracker::{Rule, WhyNobody};
 
 impl Arena {
-    fn rule_of(&self, node: usize) -> Rule {
+    pub(super) fn rule_of(&self, node: usize) -> Rule {
         let record = &self.decider.records[node - 1];
         self.decider.verdict(record, self.now).rule
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Arena, body, of_cluster};
 use crate::clock::BootTime;
 use crate::metrics::RevokeReason;
-use crate::primary_tracker::WhyNobody;
+use crate::primary_tracker::{Rule, WhyNobody};
 use crate::topology::{NodeId, Sight, View};
 
 const DATE: &str = "Mon, 30 Nov 2026 05:25:51 GMT";
@@ -85,6 +85,7 @@ fn a_witness_extends_the_lease_of_a_silent_leader_from_its_own_question() {
     assert_eq!(arena.lease().unwrap().proved, asked, "as fresh as its word");
     arena.pass(9_599);
     assert_eq!((arena.routed(), arena.epoch()), (Some(1), 1));
+    assert_eq!(arena.rule_of(1), Rule::Witnessed);
     arena.pass(1);
     assert_eq!(arena.why(), Some(WhyNobody::LeaseEnded));
     assert!(
