@@ -16,8 +16,8 @@ use crate::primary_tracker::{
     Demand, Leader, Lease, NodePicture, Operator, Picture, Readers, Reading, Revocation, Rule,
     Told, Verdict, WhyNobody,
 };
-use crate::topology::Provider;
 use crate::routing::{Intent, Route};
+use crate::topology::Provider;
 
 pub(super) struct Scene {
     pub(super) picture: Picture,

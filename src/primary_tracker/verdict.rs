@@ -36,7 +36,7 @@ pub(crate) enum Rule {
         answers: u32,
         needed: u32,
     },
-    /// Older than the last leader's timeline.
+    /// Claimed after a leader of a higher timeline had.
     Stale {
         known: Option<u32>,
     },
@@ -143,7 +143,7 @@ impl Decider {
         if reigns {
             return Rule::Leads;
         }
-        if self.pins.is_stale(claim) {
+        if self.pins.contradicts(claim) {
             let known = self.pins.highest_timeline;
             return Rule::Stale { known };
         }

@@ -32,7 +32,7 @@ pub(crate) use probe::ProbeSettings;
 pub(crate) use question::{NoAnswer, Question, Reply, ask};
 pub(crate) use rest::{Login, Rest, RestSettings, RestTls};
 pub(crate) use settings::{HealthSettings, NodeRole, NodeSettings};
-pub(crate) use source::{Provider, SourceSettings, Sources};
+pub(crate) use source::{Observe, Provider, Source, SourceSettings, Sources};
 #[allow(unused_imports, reason = "as above")]
 pub(crate) use url::RestUrl;
 pub(crate) use view::{Member, View};

@@ -10,6 +10,8 @@ use crate::fakes::answer::Answer;
 use crate::fakes::body::Body;
 use crate::fakes::cluster::{Cluster, Tempo};
 use crate::fakes::door::Mode;
+use crate::fakes::papers::{Authority, replace};
+use crate::fakes::tls;
 
 /// What the doctor has said, and how it ended.
 struct Said {
@@ -172,6 +174,87 @@ async fn a_rest_api_that_accepts_and_hangs_and_a_postgresql_that_is_not_there_ar
     let said = doctor(&toml).await;
     said.assert_only("wrong", "n2 PostgreSQL ");
     assert!(said.last().contains("listen_addresses"), "{}", said.page);
+}
+
+/// `[rest]` with https, its CA in a folder, and each node with a certificate for its own address.
+struct Https {
+    cluster: Cluster,
+    toml: String,
+    ca: Authority,
+    _folder: tempfile::TempDir,
+}
+
+fn https() -> Https {
+    let (cluster, toml) = well();
+    let (ca, folder) = (Authority::new("Lab CA"), tempfile::tempdir().unwrap());
+    let file = folder.path().join("ca.pem");
+    replace(&file, &ca.pem());
+    for node in &cluster.nodes {
+        let paper = ca.issue(&node.name, &[&node.ip.to_string()]);
+        node.rest.wears(tls::server(&paper, None));
+    }
+    let rest = format!("[rest]\nscheme = 'https'\nca_file = '{}'\n", file.display());
+    Https {
+        cluster,
+        toml: toml + &rest,
+        ca,
+        _folder: folder,
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_of_another_name_or_another_ca_is_told() {
+    let desk = https();
+    let said = doctor(&desk.toml).await;
+    assert_eq!((said.bad(), said.code), (vec![], Some(0)), "{}", said.page);
+
+    let other = desk.ca.issue("elsewhere", &["elsewhere.example"]);
+    desk.cluster.nodes[1].rest.wears(tls::server(&other, None));
+    let said = doctor(&desk.toml).await;
+    said.assert_only("wrong", "n2 REST ");
+    assert!(said.page.contains("elsewhere.example"), "{}", said.page);
+    assert!(said.last().contains("rest.server_name"), "{}", said.page);
+
+    let ip = desk.cluster.nodes[1].ip.to_string();
+    let stranger = Authority::new("Another CA").issue("n2", &[&ip]);
+    desk.cluster.nodes[1]
+        .rest
+        .wears(tls::server(&stranger, None));
+    doctor(&desk.toml)
+        .await
+        .assert_only("wrong", "not believed");
+    let expired = desk.ca.expired("n2", &[&ip]);
+    desk.cluster.nodes[1]
+        .rest
+        .wears(tls::server(&expired, None));
+    doctor(&desk.toml).await.assert_only("wrong", "n2 REST ");
+}
+
+#[tokio::test]
+async fn https_where_http_is_spoken_a_wanted_certificate_and_a_missing_file_are_told() {
+    let desk = https();
+    let ip = desk.cluster.nodes[2].ip.to_string();
+    let good = desk.ca.issue("n3", &[&ip]);
+    let strict = tls::server(&good, Some(&desk.ca));
+    desk.cluster.nodes[2].rest.wears(strict);
+    let said = doctor(&desk.toml).await;
+    said.assert_only("wrong", "n3 REST ");
+    assert!(said.last().contains("rest.cert_file"), "{}", said.page);
+
+    // It waits for the end of a request that it cannot read.
+    let (_plain, toml) = well();
+    let rest = desk.toml.split("[rest]").nth(1).unwrap();
+    let said = doctor(&format!("{toml}[rest]{rest}")).await;
+    assert!(
+        said.page.contains("did not answer within 1s"),
+        "{}",
+        said.page
+    );
+    assert!(said.last().contains("is it http"), "{}", said.page);
+
+    let missing = desk.toml.replace("ca.pem", "gone.pem");
+    let said = doctor(&missing).await;
+    said.assert_only("wrong", "rest.ca_file");
 }
 
 #[tokio::test]

@@ -19,18 +19,19 @@ pub(super) struct Facts {
 #[derive(Debug)]
 pub(super) struct NodeFacts {
     pub(super) name: String,
-    /// `host:port` of the REST API.
+    /// `host:port` of whoever proves what the node is: its REST API, or PostgreSQL itself.
     pub(super) rest_at: String,
     /// The same of PostgreSQL.
     pub(super) postgres_at: String,
     /// What each of its hosts resolves to, in words where that fails.
     pub(super) lookups: Vec<(String, Result<Vec<SocketAddr>, String>)>,
+    /// By the REST API, or by a login where the provider is another.
     pub(super) rest: Result<RestFacts, Failure>,
     pub(super) postgres: Result<PostgresFacts, Failure>,
     pub(super) dynamic: Option<ClusterFacts>,
 }
 
-/// A Patroni that answers.
+/// A node that answers for itself.
 #[derive(Debug)]
 pub(super) struct RestFacts {
     pub(super) took: Duration,
@@ -76,6 +77,8 @@ pub(super) enum FailureKind {
     NotTls,
     /// It wants another login, or one at all.
     TurnedAway,
+    /// PostgreSQL lets us in not at all, or not as far as the question needs.
+    NotLoggedIn,
     /// The host has no address.
     NoAddress,
 }

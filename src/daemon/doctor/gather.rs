@@ -17,24 +17,38 @@ use crate::clock::Clock;
 use crate::daemon::cli::chain;
 use crate::daemon::limits;
 use crate::net::{Address, FileError, Host, TlsError, at_port, is_unassigned};
-use crate::topology::{Answer, Dynamic, NoAnswer, NodeSettings, Place, Question, Reply, Rest, ask};
+use crate::topology::{
+    Answer, Dynamic, NoAnswer, NodeSettings, Observe, Place, Provider, Question, Reply, Rest,
+    Source, Sources, ask,
+};
 
 /// However patient the configuration is: a person waits.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How nodes are asked, and for how long.
+struct Ways {
+    rest: Arc<Rest>,
+    sources: Sources,
+    provider: Provider,
+    question: Duration,
+    dial: Duration,
+}
+
 /// # Errors
-/// A file that `[rest]` names cannot be used: nothing would start, so nothing is asked.
+/// A file that `[rest]` or `[topology]` names cannot be used: nothing would start, so nothing is asked.
 pub(super) async fn gather(config: &Config) -> Result<Facts, FileError> {
-    let rest = Arc::new(Rest::open(config.rest.clone())?);
+    let ways = Arc::new(Ways {
+        rest: Arc::new(Rest::open(config.rest.clone())?),
+        sources: Sources::open(config.source.clone())?,
+        provider: config.source.provider(),
+        // A login takes its time as a dial does.
+        question: config.health.check_timeout.min(PATIENCE),
+        dial: config.session.connect_timeout.min(PATIENCE),
+    });
     let mut asking = tokio::task::JoinSet::new();
     for (place, node) in config.nodes.iter().cloned().enumerate() {
-        let rest_limit = config.health.check_timeout.min(PATIENCE);
-        let dial_limit = config.session.connect_timeout.min(PATIENCE);
-        let rest = Arc::clone(&rest);
-        asking.spawn(async move {
-            let found = look_at(&node, &rest, rest_limit, dial_limit).await;
-            (place, found)
-        });
+        let ways = Arc::clone(&ways);
+        asking.spawn(async move { (place, look_at(&node, &ways).await) });
     }
     let mut found = asking.join_all().await;
     found.sort_by_key(|(place, _)| *place);
@@ -48,30 +62,31 @@ pub(super) async fn gather(config: &Config) -> Result<Facts, FileError> {
     })
 }
 
-async fn look_at(
-    node: &NodeSettings,
-    rest: &Arc<Rest>,
-    rest_limit: Duration,
-    dial_limit: Duration,
-) -> NodeFacts {
-    let rest_host = node.rest_host.as_ref().unwrap_or(&node.host);
-    let api = Api {
-        rest: Arc::clone(rest),
-        host: Arc::clone(rest_host),
-        port: node.rest_port,
-        limit: rest_limit,
+async fn look_at(node: &NodeSettings, ways: &Ways) -> NodeFacts {
+    let (host, port) = match ways.provider.is_patroni() {
+        true => (
+            node.rest_host.as_ref().unwrap_or(&node.host),
+            node.rest_port,
+        ),
+        false => (&node.host, node.port),
     };
-    let (rest, dynamic, server, own, other) = tokio::join!(
-        primary(&api),
-        dynamic(&api),
-        look_up(&node.host, dial_limit),
-        look_up(&node.host, dial_limit),
-        look_up(rest_host, dial_limit),
+    let api = Api {
+        rest: Arc::clone(&ways.rest),
+        host: Arc::clone(host),
+        port,
+        limit: ways.question,
+    };
+    let (proof, dynamic, server, own, other) = tokio::join!(
+        proof(&api, node, ways),
+        dynamic(&api, ways),
+        look_up(&node.host, ways.dial),
+        look_up(&node.host, ways.dial),
+        look_up(host, ways.dial),
     );
     let postgres = match server {
         Ok(addresses) => {
             let at: Vec<_> = addresses.iter().map(|a| at_port(*a, node.port)).collect();
-            postgres::probe(&at, dial_limit).await
+            postgres::probe(&at, ways.dial).await
         }
         Err(words) => Err(Failure {
             kind: FailureKind::NoAddress,
@@ -79,18 +94,42 @@ async fn look_at(
         }),
     };
     let mut lookups = vec![(node.host.to_string(), own)];
-    if *rest_host != node.host {
-        lookups.push((rest_host.to_string(), other));
+    if *host != node.host {
+        lookups.push((host.to_string(), other));
     }
     NodeFacts {
         name: node.name.to_string(),
-        rest_at: join(rest_host, node.rest_port),
+        rest_at: join(host, port),
         postgres_at: node.address(),
         lookups,
-        rest,
+        rest: proof,
         postgres,
         dynamic,
     }
+}
+
+/// What the node says of itself, by the way that the configuration names.
+async fn proof(api: &Api, node: &NodeSettings, ways: &Ways) -> Result<RestFacts, Failure> {
+    if ways.provider.is_patroni() {
+        return primary(api).await;
+    }
+    let source = Source::new(&ways.sources, &ways.rest, node, Clock::Boot);
+    let began = Clock::Boot.now();
+    let told = source.observe(api.place()).await;
+    let took = Clock::Boot.now().saturating_sub(began);
+    let told = told.map_err(|error| failure(&error))?;
+    let answer = told.said.map_err(|silence| Failure {
+        kind: FailureKind::Broken,
+        words: chain(&silence),
+    })?;
+    Ok(RestFacts {
+        took,
+        status: answer.status,
+        answer: Some(answer),
+        member: None,
+        version: None,
+        ahead_ms: None,
+    })
 }
 
 fn join(host: &str, port: u16) -> String {
@@ -117,17 +156,19 @@ struct Api {
 }
 
 impl Api {
-    async fn ask(&self, path: &'static str) -> Result<Reply, NoAnswer> {
-        let host = Host::new(&self.host);
-        let place = Place {
+    fn place(&self) -> Place {
+        Place {
             name: Arc::clone(&self.host),
-            host: host.asker(),
+            host: Host::new(&self.host).asker(),
             port: self.port,
             prefer: None,
             only: false,
             limit: self.limit,
-        };
-        let rest = Arc::clone(&self.rest);
+        }
+    }
+
+    async fn ask(&self, path: &'static str) -> Result<Reply, NoAnswer> {
+        let (rest, place) = (Arc::clone(&self.rest), self.place());
         ask(Question { place, rest, path }, Clock::Boot).await
     }
 }
@@ -168,10 +209,8 @@ fn failure(error: &NoAnswer) -> Failure {
         NoAnswer::Tls(TlsError::NotTls { .. }) => FailureKind::NotTls,
         NoAnswer::Tls(TlsError::Handshake { .. })
         | NoAnswer::Broken { .. }
-        | NoAnswer::TooLarge
-        // Not of a REST API.
-        | NoAnswer::Postgres(_)
-        | NoAnswer::Odd { .. } => FailureKind::Broken,
+        | NoAnswer::TooLarge => FailureKind::Broken,
+        NoAnswer::Postgres(_) | NoAnswer::Odd { .. } => FailureKind::NotLoggedIn,
     };
     Failure {
         kind,
@@ -179,7 +218,10 @@ fn failure(error: &NoAnswer) -> Failure {
     }
 }
 
-async fn dynamic(api: &Api) -> Option<ClusterFacts> {
+async fn dynamic(api: &Api, ways: &Ways) -> Option<ClusterFacts> {
+    if !ways.provider.is_patroni() {
+        return None;
+    }
     let reply = api.ask("/config").await.ok()?;
     if reply.status != 200 {
         return None;

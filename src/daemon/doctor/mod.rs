@@ -17,6 +17,7 @@ use report::{Finding, Report};
 
 use super::cli::chain;
 use crate::Config;
+use crate::topology::Provider;
 
 /// Prints what was found. True when something is wrong: a warning is not.
 pub(super) async fn run(config: &Config, json: bool) -> bool {
@@ -38,11 +39,19 @@ pub(super) async fn run(config: &Config, json: bool) -> bool {
 /// All checks, in the order in which they matter: what stands behind is often a consequence.
 fn examine(facts: &Facts, config: &Config) -> Vec<Finding> {
     let mut findings = nodes::judge(&facts.nodes, config);
-    findings.extend(cluster::identity(&facts.nodes, config));
-    findings.push(cluster::leader(&facts.nodes));
-    findings.extend(cluster::numbers(facts.cluster.as_ref(), config));
-    findings.extend(nodes::clocks(&facts.nodes));
-    findings.push(cluster::versions(&facts.nodes));
+    let provider = config.source.provider();
+    if provider.is_patroni() {
+        findings.extend(cluster::identity(&facts.nodes, config));
+    }
+    findings.push(match provider {
+        Provider::Manual => Finding::ok("leader", "is named by hand (POST /topology/primary)"),
+        _ => cluster::leader(&facts.nodes),
+    });
+    if provider.is_patroni() {
+        findings.extend(cluster::numbers(facts.cluster.as_ref(), config));
+        findings.extend(nodes::clocks(&facts.nodes));
+        findings.push(cluster::versions(&facts.nodes));
+    }
     findings.extend(here::judge(&facts.here, config));
     findings
 }

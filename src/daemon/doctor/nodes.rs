@@ -13,9 +13,12 @@ const CLOCKS_DIFFER_MS: i64 = 2_000;
 /// Beyond this, certificates and one-time codes fail.
 const CLOCKS_WRONG_MS: i64 = 60_000;
 
+/// Where no Patroni is asked.
+const LOGIN: &str = "topology.user, password_file, database and tls_mode, and pg_hba.conf there: this login must work from this host";
+
 pub(super) fn judge(nodes: &[NodeFacts], config: &Config) -> Vec<Finding> {
     let mut findings: Vec<_> = nodes.iter().flat_map(names).collect();
-    findings.extend(nodes.iter().map(rest));
+    findings.extend(nodes.iter().map(|node| rest(node, config)));
     findings.extend(nodes.iter().map(|node| postgres(node, config)));
     findings
 }
@@ -32,12 +35,25 @@ fn names(node: &NodeFacts) -> Vec<Finding> {
     failed.collect()
 }
 
-fn rest(node: &NodeFacts) -> Finding {
-    let subject = format!("{} REST {}", node.name, node.rest_at);
+/// What the node says of itself: usually through its REST API.
+fn rest(node: &NodeFacts, config: &Config) -> Finding {
+    let provider = config.source.provider();
+    let way = match provider.is_patroni() {
+        true => "REST",
+        false => "check at",
+    };
+    let subject = format!("{} {way} {}", node.name, node.rest_at);
     let said = match &node.rest {
         Ok(said) => said,
         Err(failure) => {
-            return Finding::wrong(subject, &failure.words, rest_advice(failure, &node.rest_at));
+            let mut advice = match provider.is_patroni() {
+                true => rest_advice(failure, &node.rest_at),
+                false => LOGIN.to_owned(),
+            };
+            if failure.kind == FailureKind::TimedOut && config.rest.tls.is_some() {
+                advice.push_str("; or is it http that is spoken there (rest.scheme)?");
+            }
+            return Finding::wrong(subject, &failure.words, advice);
         }
     };
     let Some(answer) = &said.answer else {
@@ -48,11 +64,10 @@ fn rest(node: &NodeFacts) -> Finding {
         );
     };
     let version = said.version.as_deref().unwrap_or("of unknown version");
-    let words = format!(
-        "{} in {} ms, Patroni {version}",
-        answer.in_words(),
-        said.took.as_millis()
-    );
+    let mut words = format!("{} in {} ms", answer.in_words(), said.took.as_millis());
+    if provider.is_patroni() {
+        words = format!("{words}, Patroni {version}");
+    }
     if said.took > SLOW {
         return Finding::warning(
             subject,
@@ -87,6 +102,7 @@ fn rest_advice(failure: &Failure, at: &str) -> String {
         FailureKind::NotTls => "rest.scheme = \"http\", or give that Patroni a restapi.certfile".to_owned(),
         FailureKind::TurnedAway => "rest.username and rest.password_file, as what stands before that Patroni wants them".to_owned(),
         FailureKind::NoAddress => "give the host an address that resolves".to_owned(),
+        FailureKind::NotLoggedIn => LOGIN.to_owned(),
     }
 }
 

@@ -170,6 +170,30 @@ fn a_postgresql_that_does_not_answer_is_told_by_how_it_does_not() {
 }
 
 #[test]
+fn a_provider_without_patroni_is_judged_by_its_own_checks_alone() {
+    let mut facts = well();
+    facts.cluster = None;
+    for node in &mut facts.nodes {
+        rest(node).version = None;
+    }
+    let postgres = "[topology]\nprovider = 'postgres'\nuser = 'probe'";
+    let all = findings(&facts, postgres);
+    assert!(all.iter().all(|f| f.verdict == Verdict::Ok), "{all:#?}");
+    assert!(
+        all[0].subject.starts_with("n1 check at n1:8008"),
+        "{all:#?}"
+    );
+
+    facts.nodes[1].rest = Err(failure(FailureKind::NotLoggedIn));
+    assert_only(
+        &facts,
+        postgres,
+        Verdict::Wrong,
+        &["topology.user", "pg_hba.conf"],
+    );
+}
+
+#[test]
 fn a_name_without_an_address_goes_before_what_follows_from_it() {
     let mut facts = well();
     facts.nodes[0].lookups[0].1 = Err("Name or service not known".into());

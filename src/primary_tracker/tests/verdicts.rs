@@ -67,8 +67,12 @@ fn silence_leaves_the_last_proof_until_the_lease_ends() {
 fn of_two_claims_the_lower_timeline_and_the_tie_are_told() {
     let mut arena = Arena::settled();
     arena.leads(2, 6);
-    let lower = Rule::Stale { known: Some(6) };
+    let leader = "n2".into();
+    let lower = Rule::LowerTimeline { leader };
     assert_eq!((arena.rule_of(1), arena.rule_of(2)), (lower, Rule::Leads));
+    arena.pass(10);
+    arena.leads(1, 5);
+    assert_eq!(arena.rule_of(1), Rule::Stale { known: Some(6) });
 
     let mut arena = Arena::settled();
     arena.leads(2, 5);
