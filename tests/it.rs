@@ -11,6 +11,7 @@ mod it {
     mod fakes_speak;
     mod holding;
     mod names;
+    mod operator;
     mod probes;
     mod process;
     mod proof;
