@@ -12,7 +12,8 @@
 //!                       ▲                       │     ▲                                    │
 //!                       └───────── Pace ────────┘     └────────────── Demand ──────────────┘
 //!                                               │
-//!                                               └──Picture──▶ admin (the operator's window)
+//!                                               ├──Picture──▶ admin (the operator's window)
+//!                                               └◀──Order────
 //! ```
 //!
 //! | room | what lives there |
