@@ -20,6 +20,7 @@ mod cluster {
     mod manners;
     mod moves;
     mod page;
+    mod reinit;
     mod repairs;
     mod stage;
     mod witness;

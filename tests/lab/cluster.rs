@@ -220,6 +220,11 @@ impl Lab {
         for node in NODES {
             self.prepare(node)?;
         }
+        self.initialise()
+    }
+
+    /// From empty folders and no keys to a healthy cluster.
+    pub(crate) fn initialise(&self) -> Result<(), LabError> {
         // n1 first, so that it is always the first leader.
         self.start(NODES[0])?;
         self.wait("initialised cluster", Duration::from_secs(60), || {
@@ -255,6 +260,20 @@ impl Lab {
         let body = json!({ "key": http::base64(&format!("/service/{SCOPE}/{key}")) });
         let path = format!("/v3/kv/{operation}");
         Ok(http::ask(self.dcs_at(), "POST", &path, Some(&body), PATIENCE)?.json())
+    }
+
+    /// All that the cluster has in etcd, as `patronictl remove` does.
+    pub(crate) fn forget_keys(&self) -> std::io::Result<()> {
+        let folder = |end| http::base64(&format!("/service/{SCOPE}{end}"));
+        let body = json!({ "key": folder('/'), "range_end": folder('0') });
+        http::ask(
+            self.dcs_at(),
+            "POST",
+            "/v3/kv/deleterange",
+            Some(&body),
+            PATIENCE,
+        )
+        .map(drop)
     }
 
     pub(crate) fn key(&self, name: &str) -> Option<String> {

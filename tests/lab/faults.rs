@@ -1,6 +1,6 @@
 //! What can be done to a running cluster: planned changes, deaths, freezes and cuts.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -137,6 +137,39 @@ impl Lab {
     pub fn dcs_is_free(&self) -> Result<bool, LabError> {
         let found = self.etcd("range", "leader").map_err(LabError::io("etcd"))?;
         Ok(found["count"].as_str().is_none_or(|count| count == "0"))
+    }
+
+    /// Another cluster of the same name at the same addresses: everything is stopped, data and keys are removed, and
+    /// the nodes begin anew.
+    pub fn reinitialise(&self) -> Result<(), LabError> {
+        for node in NODES {
+            self.begin_stop(node)?;
+        }
+        for node in NODES {
+            self.wait_stopped(node)?;
+            self.wipe(node)?;
+        }
+        self.forget_keys().map_err(LabError::io("etcd"))?;
+        self.initialise()
+    }
+
+    /// Lets a node leave its cluster and lead one of its own, with the same name and without the data it had; or come
+    /// back. Its DCS folder alone is another one.
+    pub fn defect(&self, node: Node, away: bool) -> Result<(), LabError> {
+        self.stop(node)?;
+        self.wipe(node)?;
+        let file = self.node_folder(node).join("patroni.yml");
+        let at = || LabError::io(format!("cannot change {}", file.display()));
+        let text = fs::read_to_string(&file).map_err(at())?;
+        let mut settings: Value = serde_json::from_str(&text).unwrap_or_default();
+        settings["namespace"] = json!(if away { "/elsewhere/" } else { "/service/" });
+        fs::write(&file, settings.to_string()).map_err(at())?;
+        self.start(node)
+    }
+
+    fn wipe(&self, node: Node) -> Result<(), LabError> {
+        let data = self.node_folder(node).join("data");
+        fs::remove_dir_all(&data).map_err(LabError::io(format!("cannot remove {}", data.display())))
     }
 
     /// Ends etcd; `start_dcs` brings it back with what it knew.
