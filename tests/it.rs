@@ -26,6 +26,7 @@ mod it {
     mod startup;
     mod switchover;
     mod vanished;
+    mod view;
     mod window;
     mod witness;
 }

@@ -60,6 +60,7 @@ impl Scene {
                 lease: Some(lease),
                 why: None,
                 epoch: 7,
+                pending: None,
                 scope: Some("main".into()),
                 nodes,
                 last_failover: None,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::rfc3339;
 use super::routes::{Ask, Reply};
 use crate::clock::BootTime;
-use crate::primary_tracker::{Lease, Picture, WhyNobody};
+use crate::primary_tracker::{Lease, Pending, Picture, WhyNobody};
 
 /// The names are those of the Kubernetes operator's CRD status.
 ///
@@ -34,7 +34,8 @@ pub(super) struct Authoritative {
     pub(super) address: String,
     pub(super) epoch: u64,
     pub(super) timeline: Option<u32>,
-    /// False only for a leader that was named by hand and is still to be confirmed.
+    /// False only for a leader that was named, by hand or by the cluster's view, and is still to be confirmed. While
+    /// only a view names it, it is not valid either, and its epoch has not begun.
     pub(super) confirmed: bool,
     pub(super) valid: bool,
     /// Absent while the lease is not valid, and when it has no end.
@@ -60,8 +61,10 @@ pub(super) fn report(picture: &Picture, now: BootTime) -> Topology {
         authoritative: picture
             .lease
             .as_ref()
-            .filter(|_| authoritative_provider)
-            .map(|lease| authoritative(picture, lease, now)),
+            .filter(|_| picture.pending.is_none())
+            .map(|lease| authoritative(picture, lease, now))
+            .or_else(|| picture.pending.as_ref().map(|one| pending(picture, one)))
+            .filter(|_| authoritative_provider),
         conflicting_primaries_total: authoritative_provider.then_some(picture.conflicts),
         reason: why_nobody(picture, now).map(|why| why.in_words().to_owned()),
     }
@@ -87,6 +90,17 @@ fn authoritative(picture: &Picture, lease: &Lease, now: BootTime) -> Authoritati
         confirmed: picture.why != Some(WhyNobody::Unconfirmed),
         valid,
         lease_remaining_ms: left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
+    }
+}
+
+fn pending(picture: &Picture, pending: &Pending) -> Authoritative {
+    Authoritative {
+        address: pending.address.to_string(),
+        epoch: picture.epoch,
+        timeline: pending.timeline,
+        confirmed: false,
+        valid: false,
+        lease_remaining_ms: None,
     }
 }
 
@@ -152,6 +166,32 @@ mod tests {
         assert_eq!(told["authoritative"]["valid"], json!(false));
         assert_eq!(told["authoritative"].get("leaseRemainingMs"), None);
         assert_eq!(told["reason"], WhyNobody::LeaseEnded.in_words());
+    }
+
+    #[test]
+    fn a_leader_by_hearsay_is_told_as_not_confirmed_and_never_valid() {
+        let mut scene = Scene::without_leader(WhyNobody::Pending);
+        scene.picture.epoch = 7;
+        scene.picture.pending = Some(Pending {
+            node_id: uuid::Uuid::nil(),
+            address: "10.0.0.12:5432".into(),
+            timeline: Some(6),
+        });
+
+        let told = document(&scene);
+
+        assert_eq!(told["currentPrimary"], json!(null));
+        assert_eq!(
+            told["authoritative"],
+            json!({
+                "address": "10.0.0.12:5432",
+                "epoch": 7,
+                "timeline": 6,
+                "confirmed": false,
+                "valid": false,
+            })
+        );
+        assert_eq!(told["reason"], WhyNobody::Pending.in_words());
     }
 
     #[test]

@@ -25,13 +25,14 @@ const DEFAULT_ADMIN: &str = "127.0.0.1:9090";
 pub(super) fn build(file: &File, left: &BTreeSet<String>) -> Result<Config, Problem> {
     let listeners = listeners(file, left)?;
     let admin = admin(file, &listeners, left)?;
+    let nodes = nodes(file, left)?;
     Ok(Config {
-        nodes: nodes(file, left)?,
         admin,
         listeners: listeners.into_iter().flatten().collect(),
         health: health(file),
-        source: provider::source(file, left)?,
+        source: provider::source(file, &nodes, left)?,
         rest: rest::build(file, left)?,
+        nodes,
         tracker: tracker(file)?,
         routing: RoutingSettings {
             write_timeout: file.write_timeout_secs.0,

@@ -84,9 +84,9 @@ pub(super) struct Topology {
     pub(super) provider: Word<Provider>,
     pub(super) lease_timeout_secs: Secs<10>,
     pub(super) poll_interval_secs: Secs<2>,
-    pub(super) patroni_endpoints: StillDefault<Texts>,
-    pub(super) patroni_request_timeout_ms: StillDefault<Millis<2000>>,
-    pub(super) discover: StillDefault<Flag<false>>,
+    pub(super) patroni_endpoints: Texts,
+    pub(super) patroni_request_timeout_ms: Millis<2000>,
+    pub(super) discover: Flag<false>,
     pub(super) patroni_ttl_secs: Option<Secs<30>>,
     pub(super) scope: Option<Text>,
     pub(super) system_identifier: Option<Text>,
@@ -229,11 +229,12 @@ impl Choice for OnLeaseExpired {
 impl Choice for Provider {
     const WORDS: &'static [(&'static str, Self)] = &[
         ("check", Self::Check),
+        ("patroni", Self::Patroni),
         ("postgres", Self::Postgres),
         ("static", Self::Static),
         ("manual", Self::Manual),
     ];
-    const LATER: &'static [&'static str] = &["patroni"];
+    const LATER: &'static [&'static str] = &[];
 }
 
 impl Choice for NodeRole {

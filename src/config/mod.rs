@@ -28,6 +28,7 @@ mod read;
 mod rest;
 mod show;
 mod value;
+mod views;
 
 pub use builder::{ConfigBuilder, ConfigValue};
 pub(crate) use diff::{diff, in_effect};

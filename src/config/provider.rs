@@ -8,22 +8,30 @@ use super::build::required;
 use super::error::Problem;
 use super::file::{CheckQuery, File, Topology};
 use super::rest::{Given, named, together};
-use super::value::{Choice, Secs, Text, Word};
+use super::value::{Choice, Flag, Millis, Secs, Text, Word};
+use super::views;
 use crate::backend::{IS_BUILT, LoginSettings, TlsMode};
 use crate::net::{OwnCertificate, TlsFiles};
-use crate::topology::{NodeRole, ProbeSettings, Provider, SourceSettings, StaticSettings};
+use crate::topology::{
+    NodeRole, NodeSettings, ProbeSettings, Provider, SourceSettings, StaticSettings,
+};
 
 /// Where the probes log in, unless told.
 const DATABASE: &str = "postgres";
 
 /// How the nodes are asked. A key that the provider has no use for would have no effect, and is refused.
-pub(super) fn source(file: &File, left: &BTreeSet<String>) -> Result<SourceSettings, Problem> {
+pub(super) fn source(
+    file: &File,
+    nodes: &[NodeSettings],
+    left: &BTreeSet<String>,
+) -> Result<SourceSettings, Problem> {
     let topology = &file.topology;
     let provider = topology.provider.0;
     refuse_useless(topology, provider)?;
     refuse_unbuilt(topology, provider)?;
     Ok(match provider {
         Provider::Check => SourceSettings::Check,
+        Provider::Patroni => SourceSettings::Patroni(views::build(file, nodes, left)?),
         Provider::Postgres => {
             let words = "topology.provider = \"postgres\" logs in; allowed is a text";
             let user = required(&topology.user, "topology.user", words, left)?;
@@ -153,7 +161,7 @@ fn as_str(text: &Option<Text>) -> Option<&str> {
 }
 
 fn refuse_useless(topology: &Topology, provider: Provider) -> Result<(), Problem> {
-    use Provider::{Check, Postgres, Static};
+    use Provider::{Check, Patroni, Postgres, Static};
     let no_use = |key: &str, found: &dyn Debug, users: &[Provider]| {
         if users.contains(&provider) {
             return Ok(());
@@ -187,11 +195,23 @@ fn refuse_useless(topology: &Topology, provider: Provider) -> Result<(), Problem
         no_use(
             "poll_interval_secs",
             &topology.poll_interval_secs.0.as_secs_f64(),
-            &[Postgres],
+            &[Patroni, Postgres],
         )?;
     }
     if let Some(ttl) = topology.patroni_ttl_secs {
-        no_use("patroni_ttl_secs", &ttl.0.as_secs_f64(), &[Check])?;
+        no_use("patroni_ttl_secs", &ttl.0.as_secs_f64(), &[Check, Patroni])?;
+    }
+    let endpoints = &topology.patroni_endpoints.0;
+    if !endpoints.is_empty() {
+        let shown: Vec<_> = endpoints.iter().map(|url| views::shown(url)).collect();
+        no_use("patroni_endpoints", &shown, &[Patroni])?;
+    }
+    if topology.patroni_request_timeout_ms != Millis::default() {
+        let millis = topology.patroni_request_timeout_ms.0.as_millis();
+        no_use("patroni_request_timeout_ms", &millis, &[Patroni])?;
+    }
+    if topology.discover != Flag::default() {
+        no_use("discover", &topology.discover.0, &[Patroni])?;
     }
     Ok(())
 }

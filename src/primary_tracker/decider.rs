@@ -10,6 +10,7 @@ use super::lag::Mark;
 use super::pins::Pins;
 use super::record::{Claim, Latest, Record};
 use super::reign::Reign;
+use super::views::{ByView, Viewed};
 use super::{Leader, OnLeaseExpired, TrackerSettings, WhyNobody};
 use crate::clock::BootTime;
 use crate::metrics::{Metrics, RevokeReason};
@@ -41,6 +42,8 @@ pub(super) struct Decider {
     /// The last leader, the promotion seen since, the first proof of the next: for the line in the log.
     pub(super) gap: Gap,
     pub(super) conflict_said: bool,
+    /// The cluster's views of itself, where they are asked for.
+    pub(super) viewed: Viewed,
     pub(super) standby_said: bool,
     pub(super) failsafe: bool,
     pub(super) paused: bool,
@@ -71,6 +74,7 @@ impl Decider {
             mark: None,
             gap: Gap::default(),
             conflict_said: false,
+            viewed: Viewed::default(),
             standby_said: false,
             failsafe: false,
             paused: false,
@@ -174,10 +178,18 @@ impl Decider {
             weigh(self.settings.provider, &claims)
         };
         self.note_conflict(weighed, now);
+        let by_view = self.by_view(now);
+        self.note_conflict_in_view(&by_view);
         match weighed {
             _ if promoting => self.nobody(WhyNobody::Promoting, RevokeReason::promoting),
+            _ if by_view == ByView::Conflict => {
+                self.nobody(WhyNobody::Conflict, RevokeReason::conflict);
+            }
             Weighed::Conflict => self.nobody(WhyNobody::Conflict, RevokeReason::conflict),
-            Weighed::One(id) => self.leads(id, now),
+            Weighed::One(id) => match self.contradicted(id, &by_view) {
+                Some((why, reason)) => self.nobody(why, reason),
+                None => self.leads(id, now),
+            },
             Weighed::Nobody => self.without_a_claim(now),
         }
         before != (self.epoch, self.reign.is_some(), self.why)
@@ -258,7 +270,7 @@ impl Decider {
     /// Nobody claims to lead: what the present leader said last decides what becomes of its epoch.
     fn without_a_claim(&mut self, now: BootTime) {
         let Some(reign) = &mut self.reign else {
-            self.why = Some(self.why_nobody_leads());
+            self.why = Some(self.why_nobody_leads(now));
             return;
         };
         let latest = self
@@ -303,13 +315,15 @@ impl Decider {
         self.why = Some(why);
     }
 
-    fn why_nobody_leads(&self) -> WhyNobody {
+    fn why_nobody_leads(&self, now: BootTime) -> WhyNobody {
         let answers = |wanted: fn(&Latest) -> bool| {
             self.records
                 .iter()
                 .any(|r| r.latest.as_ref().is_some_and(wanted))
         };
-        if answers(|l| l.claim.as_ref().is_some_and(|claim| claim.lock_too_old)) {
+        if self.pending(now).is_some() {
+            WhyNobody::Pending
+        } else if answers(|l| l.claim.as_ref().is_some_and(|claim| claim.lock_too_old)) {
             WhyNobody::LockAge
         } else if answers(|l| l.answer.role == Some(Role::StandbyLeader)) {
             WhyNobody::StandbyCluster

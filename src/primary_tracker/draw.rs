@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{NodePicture, Picture, Tracker, WhyNobody};
+use super::record::Record;
+use super::{NodePicture, Pending, Picture, Tracker, WhyNobody};
 use crate::clock::BootTime;
 
 /// The first round is over by then, whoever is silent.
@@ -24,10 +25,15 @@ impl Tracker {
             lease: reign.map(|r| r.lease(self.poller.usual(r.id), enabled)),
             why: (!valid).then(|| decider.why.unwrap_or(WhyNobody::NoProof)),
             epoch: decider.epoch,
+            pending: (!valid)
+                .then(|| decider.pending(now))
+                .flatten()
+                .map(pending),
             scope: decider.pins.scope.clone().or_else(named),
             nodes: decider
                 .records
                 .iter()
+                .filter(|record| record.is_used())
                 .map(|record| {
                     let leads = reign.is_some_and(|r| r.id == record.id);
                     let verdict = decider.verdict(record, now);
@@ -53,5 +59,13 @@ impl Tracker {
             *before = picture;
             is_news
         });
+    }
+}
+
+fn pending((record, timeline): (&Record, Option<u32>)) -> Pending {
+    Pending {
+        node_id: record.node_id,
+        address: record.settings.address().into(),
+        timeline,
     }
 }

@@ -28,6 +28,7 @@ impl Decider {
         let result = match seen.heard {
             Ok(heard) => self.hear(at, heard, seen.sent, now),
             Err(silence) => {
+                self.records[at].silent = seen.sent;
                 self.records[at].hear_silence(self.failure_threshold);
                 self.note_silence(at, &silence);
                 CheckResult::silent
@@ -54,6 +55,10 @@ impl Decider {
 
     fn hear(&mut self, at: usize, heard: Heard, sent: BootTime, now: BootTime) -> CheckResult {
         let Heard { dial, said } = heard;
+        if !self.admits(at, &said) {
+            self.records[at].hear_silence(self.failure_threshold);
+            return CheckResult::silent;
+        }
         if let Some(foreign) = self.pins.foreign(&said, now) {
             return self.hear_foreign(at, &foreign, &said, dial, sent);
         }

@@ -23,6 +23,8 @@ pub(crate) struct Picture {
     /// Why nobody is routable, when that is so.
     pub(crate) why: Option<WhyNobody>,
     pub(crate) epoch: u64,
+    /// The node that the cluster names and that has not spoken itself yet, while nobody is routable.
+    pub(crate) pending: Option<Pending>,
     /// Configured, else pinned, else what the answers name.
     pub(crate) scope: Option<Arc<str>>,
     pub(crate) nodes: Arc<[NodePicture]>,
@@ -49,6 +51,7 @@ impl Picture {
             lease: None,
             why: Some(WhyNobody::NoProof),
             epoch: 0,
+            pending: None,
             scope: None,
             nodes: Arc::from([]),
             last_failover: None,
@@ -81,6 +84,7 @@ impl Picture {
         lease(self) != lease(before)
             || change(self) != change(before)
             || self.why != before.why
+            || self.pending != before.pending
             || self.scope != before.scope
             || self.first_round_done != before.first_round_done
             || self.nodes.len() != before.nodes.len()
@@ -97,6 +101,15 @@ impl Picture {
     }
 }
 
+/// A leader by hearsay: never routable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pending {
+    pub(crate) node_id: Uuid,
+    /// As [`NodePicture::address`].
+    pub(crate) address: Arc<str>,
+    pub(crate) timeline: Option<u32>,
+}
+
 /// Why no node may be written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WhyNobody {
@@ -105,6 +118,8 @@ pub(crate) enum WhyNobody {
     /// A leader was there and fell silent until its lease ended.
     LeaseEnded,
     Promoting,
+    /// The cluster names a leader whose own word is not heard yet.
+    Pending,
     Retiring,
     Unlocked,
     Conflict,
@@ -128,6 +143,7 @@ impl WhyNobody {
             Self::NoProof => "no node has proved that it leads",
             Self::LeaseEnded => "the leader fell silent and its lease ended",
             Self::Promoting => "a node is being promoted",
+            Self::Pending => "no leader is both named by the cluster and confirmed by itself yet",
             Self::Retiring => "the leader is stopping or restarting",
             Self::Unlocked => "the leader runs without its lock",
             Self::Conflict => "more than one node claims to lead",

@@ -6,10 +6,12 @@ use std::time::{Duration, SystemTime};
 
 use uuid::Uuid;
 
+use super::discovered::Discovered;
 use super::lag::Mark;
 use super::{Check, NodePicture, Readers, Reading, Verdict};
 use crate::clock::BootTime;
 use crate::metrics::RevokeReason;
+use crate::net::canonical;
 use crate::topology::{Answer, Evidence, NodeId, NodeSettings};
 
 /// A node's `node_id` is the version-5 UUID of its name under this namespace, so that every process gives it the
@@ -34,6 +36,10 @@ pub(super) struct Record {
     pub(super) foreign: Option<Claim>,
     /// When the newest question that was answered had been sent: an answer to an earlier one comes too late.
     pub(super) answered: BootTime,
+    /// The same of the newest one that was not.
+    pub(super) silent: BootTime,
+    /// Only where it comes from a view and not from the configuration.
+    pub(super) discovered: Option<Discovered>,
     /// The operator's word on `settings.enabled`, until a reload changes that.
     pub(super) switch: Option<bool>,
     /// When the answer of `latest` was here.
@@ -163,6 +169,8 @@ impl Record {
             latest: None,
             foreign: None,
             answered: BootTime::ZERO,
+            silent: BootTime::ZERO,
+            discovered: None,
             switch: None,
             heard: BootTime::ZERO,
             mark: None,
@@ -190,6 +198,19 @@ impl Record {
     /// Ends the read sessions that are open now, and none that start later.
     pub(super) fn end_readers(&mut self, reason: RevokeReason) {
         self.readers.close(reason);
+    }
+
+    /// Does what it says count? Not of a discovered node before it has shown where it belongs.
+    pub(super) fn is_used(&self) -> bool {
+        self.discovered.is_none_or(|discovered| discovered.admitted)
+    }
+
+    /// A discovered node that none of these stands for, by name or by address.
+    pub(super) fn is_discovered_beside(&self, configured: &[NodeSettings]) -> bool {
+        let address = |node: &NodeSettings| (canonical(&node.host), node.port);
+        let own = address(&self.settings);
+        let same = |node: &NodeSettings| node.name == self.settings.name || address(node) == own;
+        self.discovered.is_some() && !configured.iter().any(same)
     }
 
     /// Answers, but is not up yet.

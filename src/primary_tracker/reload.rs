@@ -30,10 +30,11 @@ impl Tracker {
         self.decider.reconfigure(orders.tracker.clone(), &health);
         self.poller.reconfigure(
             health,
-            orders.source,
+            Arc::clone(&orders.source),
             orders.rest,
             orders.tracker.lease_timeout,
         );
+        self.set_views(&orders.source);
         let mut wanted: HashMap<_, _> = orders
             .nodes
             .iter()
@@ -41,19 +42,21 @@ impl Tracker {
             .collect();
         let mut gone = Vec::new();
         for record in &mut self.decider.records {
+            if self.discover && record.is_discovered_beside(&orders.nodes) {
+                continue;
+            }
             match wanted.get(&record.settings.name) {
                 Some(node) if node.is_same_machine(&record.settings) => {
                     self.poller.change(record.id, node.clone());
                     record.take_settings(node.clone());
+                    record.discovered = None;
                     wanted.remove(&node.name.clone());
                 }
                 _ => gone.push(record.id),
             }
         }
         for id in gone {
-            self.decider.remove(id);
-            self.poller.remove(id);
-            self.chaos.restore(id);
+            self.remove(id);
         }
         for node in orders.nodes {
             if wanted.contains_key(&node.name) {

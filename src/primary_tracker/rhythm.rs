@@ -51,7 +51,7 @@ impl Tracker {
             .dead_lock_ends
             .is_some_and(|at| now >= at.back(AROUND_LOCK_END) && now < at + AROUND_LOCK_END);
         Pace {
-            doubt: !settled || dial_failed,
+            doubt: !settled || dial_failed || self.decider.pending(now).is_some(),
             held: self.demand.held_now() > 0,
             in_use: self
                 .demand

@@ -1,5 +1,6 @@
 //! The tracker's task: the one writer of the picture.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -55,6 +56,10 @@ pub(crate) struct Tracker {
     /// What the cluster last said about itself: only another word is worth a warning.
     pub(super) told_dynamic: Option<Dynamic>,
     pub(super) in_doubt: bool,
+    /// Are members taken in that nobody has configured?
+    pub(super) discover: bool,
+    /// Members that are no node of ours: each is said once.
+    pub(super) strangers_said: BTreeSet<(Arc<str>, String)>,
 }
 
 impl Tracker {
@@ -76,7 +81,7 @@ impl Tracker {
             poller: Poller::new(
                 clock,
                 orders.health.clone(),
-                orders.source,
+                Arc::clone(&orders.source),
                 orders.rest,
                 lease,
             ),
@@ -94,7 +99,10 @@ impl Tracker {
             next_dynamic: BootTime::ZERO,
             told_dynamic: None,
             in_doubt: false,
+            discover: false,
+            strangers_said: BTreeSet::new(),
         };
+        tracker.set_views(&orders.source);
         for node in orders.nodes {
             tracker.add(node);
         }
@@ -158,8 +166,10 @@ impl Tracker {
         match news {
             News::Observed(seen) => {
                 self.unasked.retain(|id| *id != seen.node);
-                self.decider.observe(self.chaos.pass(seen), now)
+                let fact = self.decider.observe(self.chaos.pass(seen), now);
+                self.look_again(now) || fact
             }
+            News::Viewed(seen) => self.look(seen, now),
             News::Dynamic(dynamic) => {
                 self.learn(dynamic);
                 false
@@ -174,5 +184,11 @@ impl Tracker {
         self.next_id += 1;
         self.poller.add(id, node.clone());
         self.decider.records.push(Record::new(id, node));
+    }
+
+    pub(super) fn remove(&mut self, id: NodeId) {
+        self.decider.remove(id);
+        self.poller.remove(id);
+        self.chaos.restore(id);
     }
 }

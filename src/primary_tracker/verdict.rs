@@ -46,6 +46,8 @@ pub(crate) enum Rule {
     Conflict,
     /// It claims to lead, but another node holds the lock.
     AnotherPromotes,
+    /// It claims to lead, but the cluster's newest view does not name it.
+    NotNamed,
     LockTooOld,
     /// Nothing was heard from it for as long as a proof lasts.
     ClaimEnded,
@@ -79,6 +81,7 @@ impl Rule {
             Self::AnotherPromotes => {
                 "claims to lead, but another node holds the lock and is being promoted".into()
             }
+            Self::NotNamed => "claims to lead, but the cluster's own view does not name it".into(),
             Self::LockTooOld => {
                 "claims to lead, but has not renewed its lock within Patroni's ttl".into()
             }
@@ -155,6 +158,7 @@ impl Decider {
         }
         match (&self.reign, self.why) {
             (_, Some(WhyNobody::Promoting)) => Rule::AnotherPromotes,
+            (_, Some(WhyNobody::Pending)) => Rule::NotNamed,
             (Some(reign), _) if reign.id != record.id => Rule::LowerTimeline {
                 leader: Arc::clone(&reign.leader.name),
             },

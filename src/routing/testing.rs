@@ -23,6 +23,7 @@ pub(crate) fn nobody() -> Picture {
         lease: None,
         why: Some(WhyNobody::NoProof),
         epoch: 0,
+        pending: None,
         scope: Some("main".into()),
         nodes: Arc::new([NodePicture {
             name: "pg1".into(),

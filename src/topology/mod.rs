@@ -15,9 +15,9 @@ mod question;
 mod rest;
 mod settings;
 mod source;
-#[allow(dead_code, reason = "the provider and the witness follow")]
 mod url;
 mod view;
+mod views;
 mod witness;
 
 pub(crate) use answer::{Answer, Feed, Role};
@@ -33,9 +33,9 @@ pub(crate) use question::{NoAnswer, Question, Reply, ask};
 pub(crate) use rest::{Login, Rest, RestSettings, RestTls};
 pub(crate) use settings::{HealthSettings, NodeRole, NodeSettings};
 pub(crate) use source::{Observe, Provider, Source, SourceSettings, Sources};
-#[allow(unused_imports, reason = "as above")]
 pub(crate) use url::RestUrl;
 pub(crate) use view::{Member, View};
+pub(crate) use views::{NoView, ViewSeen, ViewSettings};
 pub(crate) use witness::Sight;
 
 pub use provider::{

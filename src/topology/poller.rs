@@ -9,11 +9,12 @@ use tokio::task::JoinSet;
 use super::answer::Answer;
 use super::cadence::{LeaderInterval, Pace, Tempo};
 use super::dynamic::Dynamic;
-use super::question::{NoAnswer, Question, ask};
+use super::question::{NoAnswer, Question, Reply, ask};
 use super::rest::Rest;
 use super::source::{Observe, Source, Sources, Told};
+use super::views::{ViewAsked, Views};
 use super::witness::{Looked, Sight, Witness, look};
-use super::{HealthSettings, NodeSettings, Place};
+use super::{HealthSettings, NoView, NodeSettings, Place, ViewSeen, ViewSettings};
 use crate::clock::{BootTime, Clock};
 use crate::net::{Host, at_port};
 
@@ -85,6 +86,8 @@ pub(crate) enum News {
     Dynamic(Dynamic),
     /// What a node sees of the cluster, while the leader is silent.
     Saw(Sight),
+    /// The cluster as one endpoint sees it; whoever takes it says whether it is of use.
+    Viewed(Result<ViewSeen, NoView>),
 }
 
 /// Asks, and knows nothing of leases: the tracker hands in the pace with each call of [`Poller::next`].
@@ -99,6 +102,8 @@ pub(crate) struct Poller {
     /// The leader that is silent, from when on the others are asked what they see.
     silent: Option<(NodeId, BootTime)>,
     nodes: Vec<Asked>,
+    /// Only where the topology comes from views.
+    views: Option<Views>,
     under_way: JoinSet<Done>,
 }
 
@@ -108,6 +113,7 @@ enum Done {
     /// Whatever else came back is no news.
     Dynamic(Option<Dynamic>),
     Looked(Looked),
+    Viewed(ViewAsked, Result<Reply, NoAnswer>),
 }
 
 /// When a question was sent and how it ended.
@@ -157,6 +163,7 @@ impl Poller {
             leader_interval: LeaderInterval(lease_timeout / 3),
             silent: None,
             nodes: Vec::new(),
+            views: None,
             under_way: JoinSet::new(),
         }
     }
@@ -239,6 +246,9 @@ impl Poller {
         for node in &mut self.nodes {
             node.tempo.doubt(since, &self.settings, node.jitter);
         }
+        if let Some(views) = &mut self.views {
+            views.doubt(since);
+        }
     }
 
     /// One node is to answer a question sent not before `since`; for a silent leader the others may.
@@ -263,6 +273,24 @@ impl Poller {
             answered.or(known.first().copied())?,
             node.settings.port,
         ))
+    }
+
+    /// Where views are asked for from now on. Must be called on the runtime that asks.
+    pub(crate) fn set_views(&mut self, settings: Option<&ViewSettings>) {
+        self.views = settings.map(|settings| Views::new(settings, &self.settings));
+    }
+
+    /// The last view is of use: the round is over.
+    pub(crate) fn close_view(&mut self) {
+        if let Some(views) = &mut self.views {
+            views.close();
+        }
+    }
+
+    /// The last view is of no use, or no longer: the next endpoint is asked.
+    pub(crate) fn refuse_view(&mut self) -> Option<NoView> {
+        let now = self.clock.now();
+        self.views.as_mut()?.refuse(now)
     }
 
     /// How long the node usually takes to answer.
@@ -300,6 +328,7 @@ impl Poller {
                         Ok(Done::Asked(id, ended)) => self.read(id, ended).map(News::Observed),
                         Ok(Done::Dynamic(dynamic)) => dynamic.map(News::Dynamic),
                         Ok(Done::Looked(looked)) => self.note(looked).map(News::Saw),
+                        Ok(Done::Viewed(asked, outcome)) => self.read_view(asked, outcome),
                         // A question that panicked is silence.
                         Err(_panic) => None,
                     };
@@ -343,7 +372,27 @@ impl Poller {
             }
             next = sooner(next, due(node));
         }
-        next
+        sooner(next, self.send_view(now, pace))
+    }
+
+    /// Asks the next endpoint for its view, if it is time; when it will be.
+    fn send_view(&mut self, now: BootTime, pace: Pace) -> Option<BootTime> {
+        let views = self.views.as_mut()?;
+        if views.due(pace).is_some_and(|at| at <= now) {
+            let (asked, place) = views.ask(now, pace);
+            let (rest, path, clock) = (Arc::clone(&self.rest), "/cluster", self.clock);
+            self.under_way.spawn(async move {
+                let outcome = ask(Question { place, rest, path }, clock).await;
+                Done::Viewed(asked, outcome)
+            });
+        }
+        views.due(pace)
+    }
+
+    fn read_view(&mut self, asked: ViewAsked, outcome: Result<Reply, NoAnswer>) -> Option<News> {
+        let now = self.clock.now();
+        let seen = self.views.as_mut()?.ended(asked, now, outcome);
+        seen.map(News::Viewed)
     }
 
     /// The same for what the others see of a silent leader.

@@ -11,7 +11,7 @@ use super::kept::Keeper;
 use super::probe::{Probe, ProbeSettings};
 use super::question::{Question, ask};
 use super::rest::Rest;
-use super::{HealthSettings, NoAnswer, NodeSettings, Place, Silence};
+use super::{HealthSettings, NoAnswer, NodeSettings, Place, Silence, ViewSettings};
 use crate::backend::Login;
 use crate::clock::Clock;
 use crate::net::FileError;
@@ -41,6 +41,8 @@ pub(crate) enum Provider {
     /// Each node's own Patroni.
     #[default]
     Check,
+    /// The same, and the cluster's view of itself.
+    Patroni,
     /// Each node's own PostgreSQL.
     Postgres,
     /// The configuration; nodes only show that they are well.
@@ -53,7 +55,7 @@ impl Provider {
     /// Then there are a lock with a ttl, and the cluster's dynamic configuration.
     pub(crate) fn is_patroni(self) -> bool {
         match self {
-            Self::Check => true,
+            Self::Check | Self::Patroni => true,
             Self::Postgres | Self::Static | Self::Manual => false,
         }
     }
@@ -61,7 +63,7 @@ impl Provider {
     /// Do nodes prove that they lead, or does somebody only say so?
     pub(crate) fn is_authoritative(self) -> bool {
         match self {
-            Self::Check | Self::Postgres | Self::Manual => true,
+            Self::Check | Self::Patroni | Self::Postgres | Self::Manual => true,
             Self::Static => false,
         }
     }
@@ -73,6 +75,7 @@ pub(crate) enum SourceSettings {
     /// `GET /primary` of each node's own Patroni.
     #[default]
     Check,
+    Patroni(ViewSettings),
     Postgres(ProbeSettings),
     Static(StaticSettings),
     /// Each node is connected to so often.
@@ -83,6 +86,7 @@ impl SourceSettings {
     pub(crate) fn provider(&self) -> Provider {
         match self {
             Self::Check => Provider::Check,
+            Self::Patroni(_) => Provider::Patroni,
             Self::Postgres(_) => Provider::Postgres,
             Self::Static(_) => Provider::Static,
             Self::Manual(_) => Provider::Manual,
@@ -94,6 +98,7 @@ impl SourceSettings {
 #[derive(Debug)]
 pub(crate) enum Sources {
     Check,
+    Patroni(ViewSettings),
     Postgres {
         login: Arc<Login>,
         /// Nodes, by name, that have a login of their own.
@@ -115,6 +120,7 @@ impl Sources {
         let open = |login| Login::open(login).map(Arc::new);
         Ok(match settings {
             SourceSettings::Check => Self::Check,
+            SourceSettings::Patroni(views) => Self::Patroni(views),
             SourceSettings::Postgres(probe) => Self::Postgres {
                 login: open(probe.login)?,
                 own: HashMap::new(),
@@ -134,10 +140,18 @@ impl Sources {
         })
     }
 
+    /// Where the cluster's views are asked for; `None` = nowhere.
+    pub(crate) fn views(&self) -> Option<&ViewSettings> {
+        match self {
+            Self::Patroni(views) => Some(views),
+            Self::Check | Self::Postgres { .. } | Self::Static { .. } => None,
+        }
+    }
+
     /// At rest each node is asked so often.
     pub(super) fn at_rest(&self, health: &HealthSettings) -> Duration {
         match self {
-            Self::Check | Self::Static { .. } => health.check_interval,
+            Self::Check | Self::Patroni(_) | Self::Static { .. } => health.check_interval,
             Self::Postgres { poll_interval, .. } => *poll_interval,
         }
     }
@@ -145,7 +159,7 @@ impl Sources {
     /// Where a node's answers come from: host and port.
     pub(super) fn asks<'n>(&self, node: &'n NodeSettings) -> (&'n Arc<str>, u16) {
         match self {
-            Self::Check => (
+            Self::Check | Self::Patroni(_) => (
                 node.rest_host.as_ref().unwrap_or(&node.host),
                 node.rest_port,
             ),
@@ -170,7 +184,7 @@ impl Source {
         clock: Clock,
     ) -> Self {
         match sources {
-            Sources::Check => Self::Check(Check {
+            Sources::Check | Sources::Patroni(_) => Self::Check(Check {
                 rest: Arc::clone(rest),
                 clock,
             }),

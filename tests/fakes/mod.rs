@@ -8,6 +8,7 @@
 //! | [`patroni`] | a Patroni REST API with an answer per path, and a record of who asked when |
 //! | [`papers`] | a private CA, and certificates good and bad |
 //! | [`tls`] | how a scripted server speaks TLS |
+//! | [`view`] | what Patroni says of its cluster |
 //! | [`wire`] | PostgreSQL messages as bytes |
 //! | [`guest`] | who is at a server, and who was |
 //! | [`postgres`] | a PostgreSQL server that says which node it is |
@@ -30,6 +31,7 @@ pub mod patroni;
 pub mod postgres;
 pub mod sql;
 pub mod tls;
+pub mod view;
 pub mod wire;
 
 use std::future::Future;

@@ -5,6 +5,7 @@ mod pins;
 mod replay;
 mod rules;
 mod verdicts;
+mod views;
 mod witness;
 
 use std::sync::Arc;
