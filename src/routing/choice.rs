@@ -138,3 +138,277 @@ pub(super) fn prefer<T>(all: &mut Vec<T>, is_better: impl Fn(&T) -> bool) {
         all.retain(is_better);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use tokio::task::JoinHandle;
+
+    use crate::clock::Clock;
+    use crate::primary_tracker::{NodePicture, Wish};
+    use crate::routing::testing::{Script, replica};
+    use crate::routing::{
+        Fallback, Intent, Policy, ReadSettings, Route, RouteError, Routed, RoutingSettings,
+    };
+    use crate::topology::Feed;
+
+    const LEADER: &str = "127.0.0.1:1";
+    const A: &str = "127.0.0.1:2";
+    const B: &str = "127.0.0.1:3";
+
+    fn script() -> Script {
+        Script::new(Clock::paused(), RoutingSettings::default())
+    }
+
+    fn addr(addr: &str) -> SocketAddr {
+        addr.parse().unwrap()
+    }
+
+    /// Streaming replicas that have just answered.
+    fn replicas(script: &Script, addrs: &[&str]) -> Vec<NodePicture> {
+        let now = script.clock.now();
+        addrs.iter().map(|a| replica(addr(a), now)).collect()
+    }
+
+    fn reads(change: impl FnOnce(&mut ReadSettings)) -> Intent {
+        let mut intent = Intent {
+            route: Route::Replica,
+            ..Intent::default()
+        };
+        change(&mut intent.reads);
+        intent
+    }
+
+    fn client(script: &Script, intent: Intent) -> JoinHandle<Result<Routed, RouteError>> {
+        let router = Arc::clone(&script.router);
+        tokio::spawn(async move { router.route(&mut router.ticket(intent)).await })
+    }
+
+    async fn served(script: &Script, intent: Intent) -> Routed {
+        client(script, intent).await.unwrap().unwrap()
+    }
+
+    async fn a_moment() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn readers_take_turns_at_the_replicas_and_the_leader_is_left_alone() {
+        let script = script();
+        script.leads(addr(LEADER));
+        script.nodes(replicas(&script, &[A, B]));
+        let mut got = Vec::new();
+        for _ in 0..4 {
+            let routed = served(&script, reads(|_| ())).await;
+            assert!(!routed.target.leads);
+            got.push(routed.target.addr);
+        }
+        assert_eq!(got, [A, B, A, B].map(addr));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_streams_is_preferred_and_without_one_all_serve() {
+        let script = script();
+        let mut nodes = replicas(&script, &[A, B]);
+        nodes[0].reading.feed = Some(Feed::Dry);
+        script.nodes(nodes.clone());
+        for _ in 0..3 {
+            assert_eq!(served(&script, reads(|_| ())).await.target.addr, addr(B));
+        }
+        nodes[1].reading.feed = Some(Feed::Dry);
+        script.nodes(nodes);
+        let first = served(&script, reads(|_| ())).await.target.addr;
+        let second = served(&script, reads(|_| ())).await.target.addr;
+        assert_ne!(first, second);
+        let strict = client(&script, reads(|r| r.require_streaming = true));
+        a_moment().await;
+        assert!(!strict.is_finished());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn least_connections_counts_whoever_is_inside() {
+        let script = script();
+        script.nodes(replicas(&script, &[A, B]));
+        let intent = reads(|r| r.policy = Policy::LeastConnections);
+        let first = served(&script, intent).await;
+        let second = served(&script, intent).await;
+        assert_ne!(first.target.addr, second.target.addr);
+        drop(first.inside);
+        for _ in 0..3 {
+            let next = served(&script, intent).await.target.addr;
+            assert_eq!(next, first.target.addr, "the others left at once");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_dial_sets_a_replica_aside_for_five_seconds_and_asks_it_alone() {
+        let script = script();
+        script.leads(addr(LEADER));
+        script.nodes(replicas(&script, &[A, B]));
+        let mut ticket = script.router.ticket(reads(|_| ()));
+        let first = script.router.route(&mut ticket).await.unwrap();
+        assert_eq!(first.target.addr, addr(A));
+        let now = script.clock.now();
+        script
+            .router
+            .dial_failed(&mut ticket, addr(A), "refused".into());
+
+        assert_eq!(script.demand.take_wishes(), [Wish::Look(addr(A), now)]);
+        let next = script.router.route(&mut ticket).await.unwrap();
+        assert_eq!(next.target.addr, addr(B));
+        assert!(!ticket.was_held(), "the next is tried at once");
+        tokio::time::sleep(Duration::from_millis(4_900)).await;
+        for _ in 0..3 {
+            assert_eq!(served(&script, reads(|_| ())).await.target.addr, addr(B));
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let again = [(); 2].map(|()| reads(|_| ()));
+        let mut got = Vec::new();
+        for intent in again {
+            got.push(served(&script, intent).await.target.addr);
+        }
+        assert!(got.contains(&addr(A)), "{got:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_two_failed_dials_the_leader_serves_or_news_are_waited_for() {
+        let script = script();
+        script.leads(addr(LEADER));
+        let third = "127.0.0.1:4";
+        script.nodes(replicas(&script, &[A, B, third]));
+        a_moment().await;
+        for fallback in [Fallback::Leader, Fallback::None] {
+            let intent = reads(|r| r.fallback = fallback);
+            let router = Arc::clone(&script.router);
+            let mut ticket = router.ticket(intent);
+            for _ in 0..2 {
+                let failed = router.route(&mut ticket).await.unwrap().target.addr;
+                router.dial_failed(&mut ticket, failed, "refused".into());
+            }
+            let waiting = tokio::spawn(async move { router.route(&mut ticket).await });
+            a_moment().await;
+            if fallback == Fallback::Leader {
+                let target = waiting.await.unwrap().unwrap().target;
+                assert!(target.is_fallback && target.addr == addr(LEADER));
+                tokio::time::sleep(Duration::from_secs(5)).await;
+                script.proves();
+                continue;
+            }
+            assert!(!waiting.is_finished());
+            script.nodes(replicas(&script, &[A, B, third]));
+            a_moment().await;
+            assert!(waiting.await.unwrap().is_ok());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn with_nobody_left_readers_fall_back_on_the_leader_and_its_lease() {
+        let script = script();
+        script.leads(addr(LEADER));
+        let target = served(&script, reads(|_| ())).await.target;
+        assert!(target.is_fallback && target.leads);
+        assert!(script.router.still_valid(&target));
+
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert!(!script.router.still_valid(&target));
+        let held = client(&script, reads(|_| ()));
+        let error = held.await.unwrap().unwrap_err();
+        assert_eq!(error.to_string(), "no leader of main after 45 s");
+
+        let alone = reads(|r| r.fallback = Fallback::None);
+        script.leads(addr(LEADER));
+        let error = client(&script, alone).await.unwrap().unwrap_err();
+        assert_eq!(error.to_string(), "no replica of main after 45 s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_held_reader_is_let_in_when_a_replica_comes() {
+        let script = script();
+        let held = client(&script, reads(|_| ()));
+        a_moment().await;
+        assert_eq!(script.demand.held_now(), 1);
+
+        script.nodes(replicas(&script, &[A]));
+
+        assert_eq!(held.await.unwrap().unwrap().target.addr, addr(A));
+        assert_eq!(script.demand.held_now(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn readers_wait_behind_no_writer_and_writers_behind_no_reader() {
+        let script = script();
+        let writer = client(&script, Intent::default());
+        a_moment().await;
+        script.nodes(replicas(&script, &[A]));
+        served(&script, reads(|_| ())).await;
+        assert!(!writer.is_finished());
+
+        script.nodes(replicas(&script, &[]));
+        let alone = reads(|r| r.fallback = Fallback::None);
+        let reader = client(&script, alone);
+        a_moment().await;
+        script.leads(addr(LEADER));
+
+        assert!(writer.await.unwrap().is_ok());
+        served(&script, Intent::default()).await;
+        served(&script, reads(|_| ())).await;
+        assert!(!reader.is_finished());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_waits_for_a_lagging_replica_looks_itself() {
+        let script = script();
+        let mut nodes = replicas(&script, &[A]);
+        nodes[0].lag_bytes = Some(1001);
+        script.nodes(nodes.clone());
+        let intent = reads(|r| r.max_lag_bytes = Some(1000));
+        let held = client(&script, intent);
+        a_moment().await;
+        assert!(!held.is_finished());
+
+        nodes[0].lag_bytes = Some(1000);
+        script.nodes_in_silence(nodes);
+        let since = tokio::time::Instant::now();
+
+        assert!(held.await.unwrap().is_ok());
+        assert!(since.elapsed() <= Duration::from_millis(100));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_target_that_is_no_replica_any_more_is_not_valid_any_more() {
+        let script = script();
+        let nodes = replicas(&script, &[A]);
+        script.nodes(nodes.clone());
+        let target = served(&script, reads(|_| ())).await.target;
+        assert!(script.router.still_valid(&target));
+        for change in [
+            (|n| n.enabled = false) as fn(&mut NodePicture),
+            |n| n.up = false,
+            |n| n.reading.feed = None,
+            |n| n.reading.addr = Some(addr(B)),
+        ] {
+            let mut changed = nodes.clone();
+            change(&mut changed[0]);
+            script.nodes(changed);
+            assert!(!script.router.still_valid(&target));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_leader_that_failed_is_dialled_by_readers_after_its_next_proof() {
+        let script = script();
+        script.leads(addr(LEADER));
+        a_moment().await;
+        script.router.distrust(addr(LEADER), true);
+        let held = client(&script, reads(|_| ()));
+        a_moment().await;
+        assert!(!held.is_finished());
+
+        script.proves();
+
+        assert!(held.await.unwrap().is_ok());
+    }
+}

@@ -14,7 +14,7 @@ pub(crate) use crate::primary_tracker::Wish;
 use crate::primary_tracker::{
     Demand, Leader, Lease, NodePicture, Picture, Reading, Revocation, WhyNobody,
 };
-use crate::topology::Provider;
+use crate::topology::{Feed, Provider};
 
 /// One node is known, nobody leads.
 pub(crate) fn nobody() -> Picture {
@@ -57,6 +57,17 @@ pub(crate) fn nobody() -> Picture {
         paused: false,
         lease_timeout: Duration::from_secs(10),
     }
+}
+
+/// A streaming replica that is up and has just answered.
+pub(crate) fn replica(addr: SocketAddr, asked: BootTime) -> NodePicture {
+    let mut node = nobody().nodes[0].clone();
+    node.name = addr.to_string().into();
+    node.lag_bytes = Some(0);
+    node.reading.addr = Some(addr);
+    node.reading.feed = Some(Feed::Streaming);
+    node.reading.asked = asked;
+    node
 }
 
 /// Ten seconds from `proved`.
@@ -133,6 +144,21 @@ impl Script {
     pub(crate) fn amend(&self, change: impl FnOnce(&mut Lease)) {
         self.picture.send_modify(|picture| {
             change(picture.lease.as_mut().unwrap());
+        });
+    }
+
+    /// The nodes that are known from now on.
+    pub(crate) fn nodes(&self, nodes: impl IntoIterator<Item = NodePicture>) {
+        let nodes = nodes.into_iter().collect();
+        self.picture.send_modify(|picture| picture.nodes = nodes);
+    }
+
+    /// As [`Self::nodes`], but nobody is woken: positions and times are no news.
+    pub(crate) fn nodes_in_silence(&self, nodes: impl IntoIterator<Item = NodePicture>) {
+        let nodes = nodes.into_iter().collect();
+        self.picture.send_if_modified(|picture| {
+            picture.nodes = nodes;
+            false
         });
     }
 
