@@ -2,6 +2,7 @@
 
 mod orders;
 mod pins;
+mod reading;
 mod replay;
 mod rules;
 mod verdicts;
