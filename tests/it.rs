@@ -17,6 +17,7 @@ mod it {
     mod proof;
     mod property;
     mod rates;
+    mod reading;
     mod relay;
     mod reload;
     mod rest;
