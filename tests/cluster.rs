@@ -21,6 +21,7 @@ mod cluster {
     mod moves;
     mod page;
     mod reinit;
+    mod reading;
     mod repairs;
     mod stage;
     mod witness;
