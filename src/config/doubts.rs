@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Config;
 use crate::net::{Address, canonical};
+use crate::routing::ReadSettings;
 use crate::topology::{NodeRole, NodeSettings, Provider};
 
 /// Patroni's own defaults, where the cluster was not asked.
@@ -27,6 +28,7 @@ impl Config {
                     .to_owned(),
             );
         }
+        self.doubt_reads(&mut doubts);
         doubts
     }
 
@@ -129,6 +131,23 @@ impl Config {
         }
     }
 
+    fn doubt_reads(&self, doubts: &mut Vec<String>) {
+        let mut ports = self.listeners.iter();
+        for listener in ports.clone() {
+            let intent = &listener.intent;
+            if intent.route.writes() && intent.reads != ReadSettings::default() {
+                doubts.push(format!(
+                    "listeners.address = \"{}\": its route is \"primary\", where the options of a read port have no effect",
+                    listener.address
+                ));
+            }
+        }
+        let reads = ports.any(|listener| !listener.intent.route.writes());
+        if reads && !self.nodes.is_empty() && self.nodes.iter().all(|node| node.weight == 0) {
+            doubts.push("nodes: each has weight = 0, so no replica is ever read from".to_owned());
+        }
+    }
+
     fn doubt_sockets(&self, doubts: &mut Vec<String>) {
         for listener in &self.listeners {
             let Address::Unix(path) = &listener.address else {
@@ -202,6 +221,10 @@ mod tests {
                 "nodes pg0 and pg1 are both asked at 10.0.0.1 port 8008",
             ),
             (
+                "[[listeners]]\naddress = 'localhost:1'\nfallback = 'none'",
+                "where the options of a read port have no effect",
+            ),
+            (
                 "[[listeners]]\naddress = '/run/p/sock'",
                 "libpq looks for .s.PGSQL.PORT",
             ),
@@ -232,5 +255,14 @@ mod tests {
             Config::from_toml("[[nodes]]\nname = 'a'\nhost = 'b'\nenabled = false").unwrap();
 
         assert!(config.warnings()[0].contains("none is enabled"));
+    }
+
+    #[test]
+    fn a_read_port_without_any_weight_is_doubtful() {
+        let listeners = "listeners = [{ address = 'localhost:1', route = 'replica' }]";
+        let text = format!("{listeners}\n[[nodes]]\nname = 'a'\nhost = 'b'\nweight = 0");
+        let config = Config::from_toml(&text).unwrap();
+
+        assert!(config.warnings()[0].contains("each has weight = 0"));
     }
 }
