@@ -147,6 +147,8 @@ async fn a_providers_words_in_any_order_are_told_once_each() {
                 }
             }
             watched.settle().await;
+            // Whoever reads first finds a lease that ends in this very moment, and tells it.
+            watched.tracker.get_epoch();
             let told = watched.told();
             let what = format!("seed {seed}: {what} {n}");
             checked.step(&Arc::clone(&watched.tracker), told, &what);
@@ -177,6 +179,8 @@ async fn sightings_in_any_order_are_told_once_each() {
             watched.pass(late).await;
             watched.mock.sees(Some(sighting));
             watched.pass(Duration::from_millis(rng.u64(..6_000))).await;
+            // Whoever reads first finds a lease that ends in this very moment, and tells it.
+            watched.tracker.get_epoch();
             let told = watched.told();
             let what = format!("seed {seed}: sighting of {n}, {late:?} old");
             checked.step(&Arc::clone(&watched.tracker), told, &what);
