@@ -120,18 +120,13 @@ async fn exchange(question: &mut Question, clock: Clock) -> Result<Reply, NoAnsw
         peer,
         authorization: rest.authorization(),
     };
-    let (asked, answer) = match rest.tls() {
+    let (asked, answer) = match rest.https() {
         None => (clock.now(), get(stream, words).await?),
-        Some(tls) => {
-            let stream = rest
-                .handshake(tls, stream, peer, &question.place.name)
-                .await?;
+        Some(https) => {
+            let stream = https.connect(stream, peer, &question.place.name).await?;
             let asked = clock.now();
-            let answer = get(stream, words).await.map_err(|error| {
-                let refused = tls.explain(&error, peer);
-                refused.map_or(error, NoAnswer::Tls)
-            })?;
-            (asked, answer)
+            let answer = get(stream, words).await;
+            (asked, answer.map_err(|error| https.explain(error, peer))?)
         }
     };
     let (status, date, body) = answer;

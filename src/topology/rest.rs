@@ -39,9 +39,16 @@ pub(crate) struct Login {
 /// The settings with their files read: one for all nodes.
 pub(crate) struct Rest {
     settings: RestSettings,
-    tls: Option<ClientTls>,
+    /// `None` = http.
+    https: Option<Https>,
     /// Ready to be sent, and marked so that nobody prints it.
     authorization: Option<Renewable<HeaderValue>>,
+}
+
+/// TLS to every node.
+pub(super) struct Https {
+    tls: ClientTls,
+    server_name: Option<Arc<str>>,
 }
 
 impl Rest {
@@ -50,48 +57,19 @@ impl Rest {
     /// # Errors
     /// [`FileError`], when one of them cannot be used.
     pub(crate) fn open(settings: RestSettings) -> Result<Self, FileError> {
-        let tls = settings
-            .tls
-            .as_ref()
-            .map(|tls| ClientTls::open(tls.files.clone(), Verify::Name))
-            .transpose()?;
-        let authorization = settings
-            .login
-            .clone()
-            .map(|login| {
-                Renewable::open(vec![login.password.clone()], move || authorization(&login))
-            })
-            .transpose()?;
+        let https = settings.tls.clone().map(Https::open).transpose()?;
+        let authorization = settings.login.clone().map(|login| {
+            Renewable::open(vec![login.password.clone()], move || authorization(&login))
+        });
         Ok(Self {
             settings,
-            tls,
-            authorization,
+            https,
+            authorization: authorization.transpose()?,
         })
     }
 
-    /// Speaks TLS over a connection to `peer`, which is the node that the configuration calls `host`.
-    pub(super) async fn handshake(
-        &self,
-        tls: &ClientTls,
-        stream: TcpStream,
-        peer: SocketAddr,
-        host: &str,
-    ) -> Result<TlsStream<TcpStream>, NoAnswer> {
-        let configured = self
-            .settings
-            .tls
-            .as_ref()
-            .and_then(|tls| tls.server_name.as_deref());
-        let host = configured.unwrap_or(host);
-        let Some(name) = server_name(host) else {
-            return Err(NoAnswer::NoName { host: host.into() });
-        };
-        Ok(tls.connect(stream, peer, name).await?)
-    }
-
-    /// `None` = http.
-    pub(super) fn tls(&self) -> Option<&ClientTls> {
-        self.tls.as_ref()
+    pub(super) fn https(&self) -> Option<&Https> {
+        self.https.as_ref()
     }
 
     /// What is sent as `Authorization`, of the password file as it is now.
@@ -104,6 +82,35 @@ impl Rest {
         NoAnswer::TurnedAway {
             login: self.settings.login.clone(),
         }
+    }
+}
+
+impl Https {
+    fn open(settings: RestTls) -> Result<Self, FileError> {
+        Ok(Self {
+            tls: ClientTls::open(settings.files, Verify::Name)?,
+            server_name: settings.server_name,
+        })
+    }
+
+    /// Speaks TLS over a connection to `peer`, which is the node that the configuration calls `host`.
+    pub(super) async fn connect(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        host: &str,
+    ) -> Result<TlsStream<TcpStream>, NoAnswer> {
+        let host = self.server_name.as_deref().unwrap_or(host);
+        let Some(name) = server_name(host) else {
+            return Err(NoAnswer::NoName { host: host.into() });
+        };
+        Ok(self.tls.connect(stream, peer, name).await?)
+    }
+
+    /// The word of TLS behind an exchange that broke after the handshake, where there is one.
+    pub(super) fn explain(&self, error: NoAnswer, peer: SocketAddr) -> NoAnswer {
+        let refused = self.tls.explain(&error, peer);
+        refused.map_or(error, NoAnswer::Tls)
     }
 }
 

@@ -45,6 +45,12 @@ pub struct Handshakes {
     pub failed: usize,
 }
 
+#[derive(Clone, Debug)]
+struct Tls {
+    config: Arc<ServerConfig>,
+    delay: Duration,
+}
+
 /// A node's REST API. Every change holds from the next question on.
 #[derive(Debug)]
 pub struct Patroni {
@@ -52,7 +58,7 @@ pub struct Patroni {
     answers: Arc<Mutex<HashMap<String, Answer>>>,
     record: Arc<Mutex<Record>>,
     /// `None` = http.
-    tls: Arc<Mutex<Option<Arc<ServerConfig>>>>,
+    tls: Arc<Mutex<Option<Tls>>>,
     /// Every other `Authorization` is answered with 401.
     login: Arc<Mutex<Option<String>>>,
 }
@@ -66,7 +72,7 @@ impl Patroni {
             defaults,
         )])));
         let record = Arc::new(Mutex::new(Record::default()));
-        let tls = Arc::<Mutex<Option<Arc<ServerConfig>>>>::default();
+        let tls = Arc::<Mutex<Option<Tls>>>::default();
         let login = Arc::<Mutex<Option<String>>>::default();
         let door = Door::open(addr, {
             let (answers, record) = (Arc::clone(&answers), Arc::clone(&record));
@@ -82,7 +88,8 @@ impl Patroni {
                 async move {
                     let _ = match tls {
                         None => desk.serve(stream).await,
-                        Some(config) => {
+                        Some(Tls { config, delay }) => {
+                            tokio::time::sleep(delay).await;
                             let shaken = TlsAcceptor::from(config).accept(stream).await;
                             desk.note(
                                 shaken
@@ -122,8 +129,13 @@ impl Patroni {
     }
 
     /// Speaks https with this from the next connection on.
-    pub fn wears(&self, tls: Arc<ServerConfig>) {
-        *locked(&self.tls) = Some(tls);
+    pub fn wears(&self, config: Arc<ServerConfig>) {
+        self.wears_slowly(config, Duration::ZERO);
+    }
+
+    /// The same, and each handshake begins so late.
+    pub fn wears_slowly(&self, config: Arc<ServerConfig>, delay: Duration) {
+        *locked(&self.tls) = Some(Tls { config, delay });
     }
 
     /// Answers 401 from the next connection on, unless `Authorization` says just this.

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -402,4 +402,20 @@ async fn a_reload_takes_on_https_as_a_whole_or_not_at_all() {
     proxy.daemon.says("; reloaded").await;
     desk.rest().after_questions(3).await;
     assert!(proxy.leads().await, "{}", proxy.daemon.log());
+}
+
+#[tokio::test]
+async fn a_slow_handshake_is_not_the_nodes_own_time_and_brakes_nothing() {
+    let mut desk = Desk::new();
+    desk.cluster.nobody();
+    let good = tls::server(&desk.good(), None);
+    desk.rest().wears_slowly(good, Duration::from_millis(100));
+    let _proxy = desk.proxy("").await;
+    let since = Instant::now();
+
+    tokio::time::sleep(Duration::from_secs(3)).await;
+
+    // 25 times 100 ms would be one in a second.
+    let asked = desk.rest().asked("/primary", since);
+    assert!(asked >= 10, "{asked} questions");
 }
