@@ -246,3 +246,45 @@ fn state<'a>(ask: &Ask<'a>) -> State<'a> {
 fn json(told: &impl Serialize) -> String {
     serde_json::to_string(told).unwrap_or_else(|error| error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::admin::testing::{Scene, Strings};
+
+    async fn feed(lasts: Lasts) -> (Events, Feed, Arc<Semaphore>, Strings) {
+        let places = Arc::new(Semaphore::new(1));
+        let place = Arc::clone(&places).acquire_owned().await.unwrap();
+        let (facts, strings) = Scene::leading().facts();
+        let (events, feed) = open(facts, &HeaderMap::new(), lasts, place);
+        (events, feed, places, strings)
+    }
+
+    const LASTS: Lasts = Lasts {
+        whole: Duration::from_secs(600),
+        unread: Duration::from_secs(15),
+    };
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_read_is_cut_off_and_its_place_is_free() {
+        let (_events, feed, places, _strings) = feed(LASTS).await;
+        let since = Instant::now();
+
+        assert_eq!(feed.run().await, Ended::Unread);
+
+        assert_eq!(since.elapsed(), LASTS.unread + EVERY);
+        assert_eq!(places.available_permits(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_gone_ends_the_stream() {
+        let (events, feed, _, _strings) = feed(LASTS).await;
+        drop(events);
+
+        assert_eq!(feed.run().await, Ended::Unread);
+    }
+}

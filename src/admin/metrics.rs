@@ -206,6 +206,8 @@ mod tests {
             "config_reloads_total{result=\"failed\"} ",
             "wrong_cluster_total{node=\"pg1\"} ",
             "stale_leader_total{node=\"pg1\"} ",
+            "witness_total ",
+            "read_fallback_total ",
             "failsafe_mode ",
             "paused ",
             "build_info{version=\"",

@@ -9,7 +9,7 @@ pub(super) const POLICY: &str = concat!(
     "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; ",
     "frame-ancestors 'none'; require-trusted-types-for 'script'; ",
     "style-src 'sha256-KbgV9MVG9ooSOarSrZgYLNoQauJDOCQyzOcf2PvB2C0='; ",
-    "script-src 'sha256-o2OQiJaOKySh9dUGk/Ukh9fN8mbVacg/8sDxlq2zd3k='",
+    "script-src 'sha256-KUDAXYvmt9IhkZeAR5yOxF/p9EsF3jovYDNLNkeGwLk='",
 );
 
 const PAGE: &str = include_str!("page.html");

@@ -47,6 +47,17 @@ impl Tracker {
 }
 
 impl Decider {
+    /// Whoever was named stands until that is changed, also when the sessions of its epoch were ended.
+    pub(super) fn name_again(&mut self, id: NodeId, dial: SocketAddr, open: bool, now: BootTime) {
+        if self.settings.provider != Provider::Manual {
+            return;
+        }
+        self.propose(id, dial, now);
+        if let Some(reign) = &mut self.reign {
+            reign.open = open;
+        }
+    }
+
     /// The node that leads already is named again without a change; any other begins an epoch, and ends the old one.
     fn propose(&mut self, id: NodeId, dial: SocketAddr, now: BootTime) {
         if self.reign.as_ref().is_some_and(|reign| reign.id == id) {

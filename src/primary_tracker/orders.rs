@@ -39,9 +39,11 @@ impl Tracker {
         }
         record.end_readers(RevokeReason::disabled);
         let id = record.id;
-        let reigns = self.decider.reign.as_ref();
-        if reigns.is_some_and(|reign| reign.id == id) {
+        let reign = self.decider.reign.as_ref().filter(|reign| reign.id == id);
+        if let Some((dial, open)) = reign.map(|reign| (reign.leader.addr, reign.open)) {
             self.decider.end_reign(RevokeReason::disabled);
+            let now = self.clock.now();
+            self.decider.name_again(id, dial, open, now);
         }
         Ok(())
     }

@@ -24,6 +24,22 @@ struct Desk {
 
 impl Desk {
     async fn open(more: &str) -> Self {
+        let desk = Self::with(more, "").await;
+        desk.scene.settled().await;
+        let both_up = async {
+            while desk.get("/topology").await["healthyNodes"] != 2 {
+                tokio::time::sleep(ms(10)).await;
+            }
+        };
+        within(PATIENCE, "two nodes that are up", both_up).await;
+        desk
+    }
+
+    async fn by_hand() -> Self {
+        Self::with("", "provider = \"manual\"").await
+    }
+
+    async fn with(more: &str, topology: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let token = folder.path().join("token");
         fs::write(&token, "secret\n").unwrap();
@@ -33,6 +49,7 @@ impl Desk {
         let reading = "[[listeners]]\naddress = \"127.0.0.1:0\"\nroute = \"replica\"\n\n[health]";
         let tempo = Tempo {
             top,
+            topology: topology.to_owned(),
             ..Tempo::default()
         };
         let text = cluster
@@ -40,24 +57,16 @@ impl Desk {
             .replace("admin_address = \"\"", "admin_address = \"127.0.0.1:0\"")
             .replacen("[health]", reading, 1);
         let scene = Scene::with_text(cluster, &text).await;
-        scene.settled().await;
         let (reads, admin) = (
             super::scene::tcp(&scene.house, 1),
             scene.house.admin().unwrap(),
         );
-        let desk = Self {
+        Self {
             scene,
             reads,
             admin,
             _folder: folder,
-        };
-        let both_up = async {
-            while desk.get("/topology").await["healthyNodes"] != 2 {
-                tokio::time::sleep(ms(10)).await;
-            }
-        };
-        within(PATIENCE, "two nodes that are up", both_up).await;
-        desk
+        }
     }
 
     async fn post(&self, path: &str, body: &str) -> (u16, Value) {
@@ -210,6 +219,38 @@ async fn a_forced_node_is_down_loses_its_lease_and_comes_back() {
     let (status, left) = desk.post("/api/chaos", &chaos("restore")).await;
     assert_eq!((status, &left), (200, &json!({ "forced_unhealthy": [] })));
     assert_eq!(desk.scene.node_at_last().await.0, "n1");
+}
+
+#[tokio::test]
+async fn a_leader_by_hand_is_named_disabled_enabled_and_cleared() {
+    let desk = Desk::by_hand().await;
+    let topology = desk.get("/topology").await;
+    assert_eq!(topology["currentPrimary"], Value::Null);
+    let named = json!({ "address": desk.address(1) }).to_string();
+
+    let (status, left) = desk.post("/topology/primary", &named).await;
+    assert_eq!(status, 200, "{left}");
+    assert_eq!(left["currentPrimary"], desk.address(1));
+    assert_eq!(left["authoritative"]["confirmed"], true);
+    let mut session = desk.scene.login().await;
+    assert_eq!(session.node().await.unwrap(), "n2");
+
+    desk.post("/nodes/n2/disable?close=true", "").await;
+    let words = within(PATIENCE, "its end", session.last_words()).await;
+    assert_eq!(words.code(), "57P01");
+    let reason = desk.get("/topology").await["reason"].clone();
+    assert_eq!(reason, "the leader is disabled");
+    desk.post("/nodes/n2/enable", "").await;
+    assert_eq!(
+        desk.scene.node_at_last().await.0,
+        "n2",
+        "it stands until changed"
+    );
+
+    let (status, left) = desk.post("/topology/primary", "{\"address\": null}").await;
+    assert_eq!((status, &left["currentPrimary"]), (200, &Value::Null));
+    let held = desk.scene.knocking().await;
+    assert!(is_held(&held, ms(200)).await);
 }
 
 #[tokio::test]
