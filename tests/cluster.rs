@@ -20,6 +20,7 @@ mod cluster {
     mod manners;
     mod moves;
     mod page;
+    mod pause;
     mod reinit;
     mod reading;
     mod repairs;
