@@ -21,8 +21,8 @@ mod cluster {
     mod moves;
     mod page;
     mod pause;
-    mod reinit;
     mod reading;
+    mod reinit;
     mod repairs;
     mod stage;
     mod witness;

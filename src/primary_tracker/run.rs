@@ -175,7 +175,13 @@ impl Tracker {
                 false
             }
             News::Saw(sight) if self.chaos.is_silenced(sight.node) => false,
-            News::Saw(sight) => self.decider.testify(&sight, now),
+            News::Saw(sight) => {
+                let vouched = self.decider.testify(&sight, now);
+                if vouched {
+                    self.poller.vouched(sight.node, sight.sent);
+                }
+                false
+            }
         }
     }
 

@@ -163,7 +163,7 @@ impl Decider {
         Some(word.sent + lease / 3 + on_its_way)
     }
 
-    /// Takes in what a node other than the leader sees. True when a fact has changed.
+    /// Takes in what a node sees of a silent leader. True when that has extended its lease, which is no fact.
     pub(super) fn testify(&mut self, sight: &Sight, now: BootTime) -> bool {
         let Some(reign) = &self.reign else {
             return false;
@@ -181,7 +181,8 @@ impl Decider {
             Ok(()) => {
                 let leader = reign.id;
                 self.vouch(leader, sight);
-                self.decide(now)
+                self.decide(now);
+                true
             }
             Err(reason) => {
                 tracing::debug!(witness = ?sight.node, %reason, "no witness for the silent leader");

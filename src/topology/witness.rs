@@ -38,16 +38,19 @@ impl Looked {
 }
 
 /// How one node is asked: in the rhythm of a leader, which is silent now, at rest or in use. Doubt makes it no
-/// faster, for this lease is a question of seconds, and the brake is the node's own.
+/// faster, for a lease is a question of seconds, and the brake is the node's own.
 #[derive(Debug)]
 pub(super) struct Witness {
     tempo: Tempo,
+    /// Another one's word is good enough until then: one is asked instead of the leader, not all.
+    rests_until: BootTime,
 }
 
 impl Default for Witness {
     fn default() -> Self {
         Self {
             tempo: Tempo::of_a_leader(),
+            rests_until: BootTime::ZERO,
         }
     }
 }
@@ -63,7 +66,12 @@ impl Witness {
         jitter: f32,
     ) -> Option<BootTime> {
         let due = self.tempo.next(calm(pace), s, leader, jitter)?;
-        self.tempo.under_way.is_empty().then(|| due.max(since))
+        let from = since.max(self.rests_until);
+        self.tempo.under_way.is_empty().then(|| due.max(from))
+    }
+
+    pub(super) fn rest_until(&mut self, when: BootTime) {
+        self.rests_until = when;
     }
 
     pub(super) fn sent(&mut self, now: BootTime, pace: Pace, s: &HealthSettings) {
@@ -167,6 +175,15 @@ mod tests {
         ] {
             assert_eq!(ms(next(&asked(), T0, busy)), 1000);
         }
+    }
+
+    #[test]
+    fn it_is_left_alone_while_another_ones_word_is_good() {
+        let mut witness = Witness::default();
+        let later = T0 + Duration::from_secs(3);
+        witness.rest_until(later);
+        witness.want(T0);
+        assert_eq!(next(&witness, T0, Pace::default()), Some(later));
     }
 
     #[test]

@@ -158,6 +158,27 @@ async fn a_witness_delays_no_failover() {
 }
 
 #[tokio::test]
+async fn a_witness_that_falls_silent_is_replaced_by_the_next_without_a_gap() {
+    let scene = seen().await;
+    scene.cluster.nodes[0].rest.says(Answer::hang());
+    for silent in [1, 2, 1, 2] {
+        let views = view(&scene.cluster, 0).to_string();
+        let nodes = &scene.cluster.nodes;
+        nodes[3 - silent]
+            .rest
+            .answers("/cluster", Answer::bytes(200, views));
+        nodes[silent].rest.answers("/cluster", Answer::hang());
+        for _ in 0..25 {
+            tokio::time::sleep(ms(100)).await;
+            let mut client = scene.knocking().await;
+            within(ms(1000), "a session", client.until_ready())
+                .await
+                .unwrap();
+        }
+    }
+}
+
+#[tokio::test]
 async fn nobody_is_asked_for_a_view_while_the_leader_answers() {
     let scene = seen().await;
     let since = Instant::now();
@@ -167,7 +188,7 @@ async fn nobody_is_asked_for_a_view_while_the_leader_answers() {
 }
 
 #[tokio::test]
-async fn each_witness_is_asked_as_often_as_the_leader_would_be_and_never_the_leader() {
+async fn one_witness_is_asked_instead_of_the_leader_and_as_often() {
     // The default cadence, five times as fast.
     let tempo = Tempo {
         check_interval_ms: 1000,
@@ -184,15 +205,16 @@ async fn each_witness_is_asked_as_often_as_the_leader_would_be_and_never_the_lea
     let since = Instant::now();
     tokio::time::sleep(ms(5000)).await;
     let at_rest = asked_for_views(&scene, since);
-    // 2 s / 3, a tenth less: seven or eight times.
-    assert!((5..=9).contains(&at_rest[1]), "at rest: {at_rest:?}");
-    assert!((5..=9).contains(&at_rest[2]), "at rest: {at_rest:?}");
+    // 2 s / 3, a tenth less: seven or eight times, one or the other.
+    let asked: usize = at_rest.iter().sum();
+    assert!((5..=11).contains(&asked), "at rest: {at_rest:?}");
 
     let _session = scene.login().await;
     let since = Instant::now();
     tokio::time::sleep(ms(5000)).await;
     let in_use = asked_for_views(&scene, since);
-    assert!((18..=31).contains(&in_use[1]), "in use: {in_use:?}");
+    let asked: usize = in_use.iter().sum();
+    assert!((18..=35).contains(&asked), "in use: {in_use:?}");
     assert_eq!((at_rest[0], in_use[0]), (0, 0));
     // The others are in doubt, but slowed down by now: at most one a second, and the brake.
     let primaries = scene.cluster.nodes[1].rest.asked("/primary", since);
