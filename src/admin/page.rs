@@ -9,7 +9,7 @@ pub(super) const POLICY: &str = concat!(
     "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; ",
     "frame-ancestors 'none'; require-trusted-types-for 'script'; ",
     "style-src 'sha256-KbgV9MVG9ooSOarSrZgYLNoQauJDOCQyzOcf2PvB2C0='; ",
-    "script-src 'sha256-KUDAXYvmt9IhkZeAR5yOxF/p9EsF3jovYDNLNkeGwLk='",
+    "script-src 'sha256-Y0j9YgolTH4KlxRaiNSsAeACItZBMi0ckS2K/BDgfxg='",
 );
 
 const PAGE: &str = include_str!("page.html");

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -81,6 +82,7 @@ async fn serve_within(
 ) {
     let places = Arc::new(Semaphore::new(limits.connections));
     let streams = Arc::new(Semaphore::new(limits.streams));
+    let token_said = Arc::new(AtomicBool::new(false));
     let mut open = JoinSet::new();
     loop {
         let place = async {
@@ -98,6 +100,7 @@ async fn serve_within(
                     facts: facts.clone(),
                     limits,
                     streams: Arc::clone(&streams),
+                    token_said: Arc::clone(&token_said),
                 };
                 open.spawn(window.serve_one(stream, place));
             }
@@ -118,6 +121,8 @@ struct Window {
     facts: Facts,
     limits: Limits,
     streams: Arc<Semaphore>,
+    /// That the token's file cannot be used was said; once an episode, whoever knocks.
+    token_said: Arc<AtomicBool>,
 }
 
 impl Window {
@@ -206,8 +211,12 @@ impl Window {
             }
             _ => None,
         };
-        if let Some(Err(error)) = &configured {
-            warn!(error = %with_source(error), "admin API: nobody is let in by a token");
+        match &configured {
+            Some(Err(error)) if !self.token_said.swap(true, Ordering::Relaxed) => {
+                warn!(error = %with_source(error), "admin API: nobody is let in by a token");
+            }
+            Some(Ok(_)) => self.token_said.store(false, Ordering::Relaxed),
+            _ => {}
         }
         admit(purpose, settings, &configured, &head.uri, &head.headers)
     }
