@@ -29,12 +29,6 @@ pub(crate) enum FileError {
     #[error("{file}: {why}")]
     Unusable { file: NamedFile, why: &'static str },
 
-    #[error("{file}: not a certificate")]
-    Certificate {
-        file: NamedFile,
-        source: rustls::pki_types::pem::Error,
-    },
-
     #[error("{}: does not go with {}", .pair.0, .pair.1)]
     Pair {
         /// Boxed, or every result that may hold this error would be as large as it.
@@ -163,6 +157,8 @@ impl<T: Clone> Renewable<T> {
                         tracing::info!(files = %self.in_words(), "renewed, in use from now on");
                     }
                 }
+                // Whoever writes in place is not done yet, perhaps: the next look tells.
+                Err(_) if seen.iter().flatten().any(|s| s.is_unsettled(looked)) => {}
                 Err(error) => now.complain(&error),
             }
             now.seen = seen;

@@ -12,7 +12,7 @@ use super::daemon::{Daemon, PATIENCE, free, get, toml};
 use crate::fakes::cluster::{Cluster, Tempo};
 use crate::fakes::eventually;
 use crate::fakes::papers::{Authority, Paper, replace};
-use crate::fakes::patroni::Patroni;
+use crate::fakes::patroni::{Patroni, Question};
 use crate::fakes::tls;
 
 /// One node that leads, and a folder with what the proxy is told to read.
@@ -26,7 +26,7 @@ impl Desk {
     /// `ca.pem` is the CA's that signs everything here.
     fn new() -> Self {
         let mut cluster = Cluster::start(1);
-        cluster.lead(0, 1);
+        cluster.lead_openly(0, 1);
         let desk = Self {
             cluster,
             ca: Authority::new("Lab CA"),
@@ -74,8 +74,16 @@ impl Desk {
     }
 
     async fn proxy_with(&self, rest: &str) -> Running {
+        self.proxy_of("check", rest).await
+    }
+
+    async fn proxy_of(&self, provider: &str, rest: &str) -> Running {
         let admin = free();
-        let toml = self.cluster.toml_with(&Tempo::default());
+        let tempo = Tempo {
+            topology: format!("provider = '{provider}'"),
+            ..Tempo::default()
+        };
+        let toml = self.cluster.toml_with(&tempo);
         let toml = toml.replacen("\"\"", &format!("\"{admin}\""), 1);
         let daemon = Daemon::start(&format!("{toml}\n[rest]\n{rest}\n"));
         daemon.told("READY").await;
@@ -402,6 +410,29 @@ async fn a_reload_takes_on_https_as_a_whole_or_not_at_all() {
     proxy.daemon.says("; reloaded").await;
     desk.rest().after_questions(3).await;
     assert!(proxy.leads().await, "{}", proxy.daemon.log());
+}
+
+#[tokio::test]
+async fn the_clusters_own_view_is_asked_for_over_https_and_with_the_login_too() {
+    let desk = Desk::new();
+    // echo -n 'proxy:open sesame' | base64
+    let login = "Basic cHJveHk6b3BlbiBzZXNhbWU=";
+    desk.rest().wears(tls::server(&desk.good(), None));
+    desk.rest().wants(login);
+    replace(&desk.file("password"), "open sesame\n");
+    let [ca, password] = ["ca.pem", "password"].map(|name| desk.file(name));
+    let rest = format!(
+        "scheme = 'https'\nca_file = {ca:?}\nusername = 'proxy'\npassword_file = {password:?}"
+    );
+
+    let proxy = desk.proxy_of("patroni", &rest).await;
+    proxy.wait_for_leader("the provider patroni").await;
+
+    let questions = desk.rest().questions();
+    assert!(questions.iter().any(|asked| asked.path == "/cluster"));
+    let known = |asked: &Question| asked.authorization.as_deref() == Some(login);
+    assert!(questions.iter().all(known), "{questions:?}");
+    assert_eq!(desk.rest().handshakes().failed, 0);
 }
 
 #[tokio::test]
