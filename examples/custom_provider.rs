@@ -167,6 +167,7 @@ async fn next(
     Ok(change)
 }
 
+/// Public for the test that runs it.
 #[tokio::main]
 pub async fn main() -> Result<(), Failed> {
     let consul = Consul::start().await?;

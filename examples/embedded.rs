@@ -45,6 +45,7 @@ async fn lead(cluster: &str, house: &House) -> Result<(), Failed> {
     Ok(())
 }
 
+/// Public for the test that runs it.
 #[tokio::main]
 pub async fn main() -> Result<(), Failed> {
     let mut servers = std::env::args().skip(1).filter_map(|arg| arg.parse().ok());
