@@ -13,6 +13,9 @@ mod custom;
 mod custom_provider;
 #[path = "../examples/embedded.rs"]
 mod embedded;
+#[cfg(feature = "postgres-topology")]
+#[path = "library/ours.rs"]
+mod ours;
 #[path = "library/property.rs"]
 mod property;
 #[path = "library/standalone.rs"]

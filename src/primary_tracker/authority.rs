@@ -107,6 +107,7 @@ impl Authority {
                     (reign.asked, reign.until) = (asked, Some(until));
                 }
                 reign.info.is_confirmed |= named.confirmed;
+                reign.info.address = named.address;
                 reign.timeline = reign.timeline.or(named.timeline);
             }
             _ if now.at < until => self.begin(named, asked, Some(until), now),
@@ -222,10 +223,11 @@ impl Authority {
 }
 
 impl Reign {
-    /// The same node at the same address on the same timeline; one that is left out is the same.
+    /// The same node at the same address on the same timeline; one that is left out is the same. The address of a
+    /// pending one is hearsay: its own word may come from what the name means.
     fn is_same(&self, named: &Named) -> bool {
         self.info.node_id == named.node_id
-            && self.info.address == named.address
+            && (self.info.address == named.address || !self.info.is_confirmed)
             && (self.timeline.is_none()
                 || named.timeline.is_none()
                 || self.timeline == named.timeline)
@@ -431,6 +433,21 @@ mod tests {
         assert!(stage.authority.is_valid(stage.now.at));
         assert_eq!(stage.hear(pending), None);
         assert!(stage.authority.is_valid(stage.now.at));
+    }
+
+    #[test]
+    fn a_pending_leaders_own_word_may_come_from_another_address() {
+        let mut stage = Stage::new();
+        let pending = Named {
+            address: "pg1:5432".to_owned(),
+            confirmed: false,
+            ..named(1)
+        };
+        stage.hear(pending);
+
+        assert_eq!(stage.hear(named(1)), Some(Confirmed { node_id: id(1) }));
+        let info = stage.authority.primary(stage.now.at).unwrap();
+        assert_eq!((&*info.address, info.epoch), ("10.0.0.1:5432", 1));
     }
 
     #[test]

@@ -118,7 +118,7 @@ impl Lookout {
     }
 
     pub(super) fn sighting(&self) -> Option<Sighting> {
-        sighting(&self.picture.borrow(), &self.ids)
+        sighting(&self.picture.borrow(), &self.ids, self.clock.now())
     }
 
     /// Ends when each node has been asked once and has answered or was given up.
@@ -206,12 +206,33 @@ impl Seen {
 }
 
 /// `None` before the first round has ended.
-fn sighting(picture: &Picture, ids: &Ids) -> Option<Sighting> {
+fn sighting(picture: &Picture, ids: &Ids, now: BootTime) -> Option<Sighting> {
     if !picture.first_round_done && picture.lease.is_none() {
         return None;
     }
+    Some(Sighting {
+        leader: pending(picture, ids, now).or_else(|| leader(picture, ids)),
+        conflict: picture.why == Some(WhyNobody::Conflict),
+    })
+}
+
+/// Whom the cluster names, and who has not spoken itself yet.
+fn pending(picture: &Picture, ids: &Ids, now: BootTime) -> Option<SightedLeader> {
+    let named = picture.pending.as_ref()?;
+    let mut nodes = picture.nodes.iter();
+    let node = nodes.find(|node| node.node_id == named.node_id)?;
+    Some(SightedLeader {
+        node: info(node, ids),
+        timeline: named.timeline,
+        asked: now,
+        ends: None,
+        confirmed: false,
+    })
+}
+
+fn leader(picture: &Picture, ids: &Ids) -> Option<SightedLeader> {
     let node = picture.nodes.iter().find(|node| node.leader);
-    let leader = node.zip(picture.lease.as_ref()).map(|(node, lease)| {
+    node.zip(picture.lease.as_ref()).map(|(node, lease)| {
         let silent = matches!(picture.why, None | Some(WhyNobody::LeaseEnded));
         SightedLeader {
             node: TopologyNodeInfo {
@@ -228,10 +249,6 @@ fn sighting(picture: &Picture, ids: &Ids) -> Option<Sighting> {
             },
             confirmed: true,
         }
-    });
-    Some(Sighting {
-        leader,
-        conflict: picture.why == Some(WhyNobody::Conflict),
     })
 }
 

@@ -10,8 +10,8 @@ use uuid::Uuid;
 use super::lookout::Lookout;
 use super::{Orders, ProviderError, TrackerSettings};
 use crate::topology::{
-    HealthSettings, NodeRole, NodeSettings, ObservingProvider, Rest, RestSettings, Sighting,
-    Sources, TopologyEvent, TopologyNodeInfo, TopologyProvider,
+    HealthSettings, NodeRole, NodeSettings, ObservingProvider, Provider, Rest, RestSettings,
+    RestUrl, Sighting, Sources, TopologyEvent, TopologyNodeInfo, TopologyProvider, ViewSettings,
 };
 
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -30,8 +30,8 @@ pub struct PatroniNode {
     pub rest_port: u16,
 }
 
-/// Asks each member's own Patroni, `GET /primary`, as the daemon does by default: a member leads by its own word, and
-/// what it says of its lock may end its lease earlier than silence would.
+/// Asks for the cluster's own view, `GET /cluster`, and then confirms: the member that it names is pending until its own
+/// `GET /primary` says that it leads. What a leader says of its lock may end its lease earlier than silence would.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -54,6 +54,8 @@ pub struct PatroniTopologyProvider {
     nodes: Vec<PatroniNode>,
     poll_interval: Duration,
     request_timeout: Duration,
+    /// Empty: every member's own REST API.
+    endpoints: Vec<String>,
     /// Begun by whoever uses it first: until then the settings may change.
     lookout: OnceLock<Lookout>,
 }
@@ -66,8 +68,17 @@ impl PatroniTopologyProvider {
             nodes,
             poll_interval: POLL_INTERVAL,
             request_timeout: REQUEST_TIMEOUT,
+            endpoints: Vec::new(),
             lookout: OnceLock::new(),
         }
+    }
+
+    /// Where views are asked for, `http://HOST:PORT` each, in this order: the first that is of use counts. Default: every
+    /// member's own REST API.
+    #[must_use]
+    pub fn with_endpoints(mut self, urls: Vec<String>) -> Self {
+        self.endpoints = urls;
+        self
     }
 
     /// How often each member is asked while the leader is known. Default: 2 s.
@@ -124,6 +135,7 @@ impl PatroniTopologyProvider {
         if nodes.is_empty() {
             return Err(ProviderError::NoNodes);
         }
+        let views = self.views(&nodes)?;
         let rest = Arc::new(Rest::open(RestSettings::default())?);
         let health = HealthSettings {
             check_interval: self.poll_interval,
@@ -133,11 +145,36 @@ impl PatroniTopologyProvider {
         let orders = move || Orders {
             nodes,
             health,
-            source: Arc::new(Sources::Check),
+            source: Arc::new(Sources::Patroni(views)),
             rest,
-            tracker: TrackerSettings::default(),
+            tracker: TrackerSettings {
+                provider: Provider::Patroni,
+                ..TrackerSettings::default()
+            },
         };
         Ok(Lookout::start(orders, HashMap::new())?)
+    }
+
+    fn views(&self, nodes: &[NodeSettings]) -> Result<ViewSettings, ProviderError> {
+        let url = |text: &String| {
+            let url = RestUrl::parse(text).filter(|url| !url.https);
+            // What has a login is not shown.
+            let shown = if text.contains('@') { "…" } else { text };
+            url.ok_or_else(|| ProviderError::Endpoint {
+                found: shown.to_owned(),
+            })
+        };
+        let given: Vec<_> = self.endpoints.iter().map(url).collect::<Result<_, _>>()?;
+        Ok(ViewSettings {
+            endpoints: if given.is_empty() {
+                ViewSettings::endpoints_of(nodes, false)
+            } else {
+                given
+            },
+            timeout: self.request_timeout,
+            interval: self.poll_interval,
+            discover: false,
+        })
     }
 }
 
@@ -172,5 +209,31 @@ fn settings(node: &PatroniNode) -> NodeSettings {
         role: NodeRole::Auto,
         enabled: true,
         weight: 100,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_start_says_so_and_shows_no_password() {
+        let node = |name: &str| PatroniNode {
+            name: name.to_owned(),
+            host: "10.0.0.11".to_owned(),
+            port: 5432,
+            rest_port: 8008,
+        };
+        let words = |provider: PatroniTopologyProvider| provider.start().unwrap_err().to_string();
+
+        let none = PatroniTopologyProvider::new(Vec::new());
+        assert_eq!(words(none), "no nodes are given; allowed is at least one");
+        let twice = PatroniTopologyProvider::new(vec![node("pg1"), node("pg1")]);
+        assert!(words(twice).starts_with("two nodes have the name pg1"));
+        for (url, shown) in [("pg1:8008", "pg1:8008"), ("http://u:hush@pg1:8008", "…")] {
+            let provider = PatroniTopologyProvider::new(vec![node("pg1")]);
+            let said = words(provider.with_endpoints(vec![url.to_owned()]));
+            assert!(said.starts_with(&format!("endpoint \"{shown}\"")), "{said}");
+        }
     }
 }

@@ -26,6 +26,13 @@ pub enum ProviderError {
         name: String,
     },
 
+    /// An endpoint that cannot be asked.
+    #[error("endpoint {found:?}; allowed is http://HOST:PORT without a login")]
+    Endpoint {
+        /// As given.
+        found: String,
+    },
+
     /// A named file cannot be used.
     #[error("a file cannot be used")]
     File {
