@@ -14,6 +14,7 @@ mod cluster {
     mod guests;
     mod https;
     mod ipv6;
+    mod led_by_hand;
     #[cfg(feature = "postgres-topology")]
     mod library;
     mod maintenance;

@@ -59,7 +59,7 @@ impl Decider {
     }
 
     /// The node that leads already is named again without a change; any other begins an epoch, and ends the old one.
-    fn propose(&mut self, id: NodeId, dial: SocketAddr, now: BootTime) {
+    pub(super) fn propose(&mut self, id: NodeId, dial: SocketAddr, now: BootTime) {
         if self.reign.as_ref().is_some_and(|reign| reign.id == id) {
             return;
         }

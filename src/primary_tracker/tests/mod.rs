@@ -1,5 +1,6 @@
 //! The rules of authority as sentences, and recorded failovers replayed.
 
+mod by_hand;
 mod orders;
 mod pins;
 mod reading;
