@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::facts::{ClusterFacts, MaxConnections, NodeFacts, RestFacts};
 use super::report::Finding;
 use crate::Config;
-use crate::topology::{Evidence, Role, Standing, Worth, judge as worth_of};
+use crate::topology::{Evidence, Provider, Role, Standing, Worth, judge as worth_of};
 
 /// From the moment the lock is free to a writable leader: measured, and then some.
 const PROMOTION: Duration = Duration::from_secs(5);
@@ -106,7 +106,7 @@ fn one_cluster(what: &str, said: &BTreeMap<&str, Vec<&str>>, configured: Option<
 }
 
 /// One node leads.
-pub(super) fn leader(nodes: &[NodeFacts]) -> Finding {
+pub(super) fn leader(nodes: &[NodeFacts], provider: Provider) -> Finding {
     let leads = |rest: &RestFacts| {
         let worth = rest
             .answer
@@ -130,7 +130,12 @@ pub(super) fn leader(nodes: &[NodeFacts]) -> Finding {
         [] => Finding::wrong(
             "leader",
             "nobody leads among the nodes that answer",
-            "`patronictl list` on a node shows what the cluster thinks; with a leader there, add that node to the file",
+            match provider.is_patroni() {
+                true => {
+                    "`patronictl list` on a node shows what the cluster thinks; with a leader there, add that node to the file"
+                }
+                false => "see what each node says above; a leader elsewhere must be in the file",
+            },
         ),
         several => Finding::wrong(
             "leader",

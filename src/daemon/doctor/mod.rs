@@ -45,7 +45,7 @@ fn examine(facts: &Facts, config: &Config) -> Vec<Finding> {
     }
     findings.push(match provider {
         Provider::Manual => Finding::ok("leader", "is named by hand (POST /topology/primary)"),
-        _ => cluster::leader(&facts.nodes),
+        _ => cluster::leader(&facts.nodes, provider),
     });
     if provider.is_patroni() {
         findings.extend(cluster::numbers(facts.cluster.as_ref(), config));
