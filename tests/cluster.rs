@@ -22,6 +22,7 @@ mod cluster {
     mod moves;
     mod page;
     mod pause;
+    mod pgprobe;
     mod reading;
     mod reinit;
     mod repairs;

@@ -11,6 +11,7 @@ mod postgres {
     mod cancels;
     mod held;
     mod ordinary;
+    mod probes;
     mod replication;
     mod server;
     mod tls;

@@ -84,6 +84,19 @@ impl Lab {
         self.spawn(Host::Node(node), patroni, &folder.join("patroni.log"))
     }
 
+    /// Starts a node's PostgreSQL by hand, as somebody might who does not know of Patroni: it is what it was when it
+    /// died. `kill` ends it.
+    pub fn start_only_postgres(&self, node: Node) -> Result<(), LabError> {
+        let folder = self.node_folder(node);
+        // Its last postmaster may be a zombie that nobody waits for, and would be taken for alive.
+        for lock in ["data/postmaster.pid", ".s.PGSQL.5432.lock"] {
+            let _ = fs::remove_file(folder.join(lock));
+        }
+        let mut postgres = self.daemon(Host::Node(node), &self.programs.postgres("postgres"))?;
+        postgres.arg("-D").arg(folder.join("data"));
+        self.spawn(Host::Node(node), postgres, &folder.join("by-hand.log"))
+    }
+
     /// A command that runs on a host, as the cluster's user, in the host's folder.
     fn daemon(&self, host: Host, program: &Path) -> Result<Command, LabError> {
         let folder = self.home.path.join(host.to_string());

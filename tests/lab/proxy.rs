@@ -70,7 +70,7 @@ impl Proxy {
             let over = proxy.child.try_wait().ok().flatten();
             let leads = proxy
                 .topology()
-                .is_some_and(|said| said["authoritative"]["valid"] == true);
+                .is_some_and(|said| said["currentPrimary"].is_string());
             (leads || over.is_some()).then_some(over)
         })?;
         if let Some(status) = started {
@@ -92,8 +92,7 @@ impl Proxy {
     pub fn wait_for_leader(&self, lab: &Lab, leader: Node) -> Result<(), LabError> {
         let address = lab.postgres_at(leader).to_string();
         lab.wait("leader known to the proxy", Duration::from_secs(30), || {
-            let said = &self.topology()?["authoritative"];
-            (said["valid"] == true && said["address"] == *address).then_some(())
+            (self.topology()?["currentPrimary"] == *address).then_some(())
         })
     }
 
@@ -148,7 +147,8 @@ impl Drop for Proxy {
     }
 }
 
-/// The configuration for a proxy in front of a lab; `more` is put before the tables.
+/// The configuration for a proxy in front of a lab; `more` is put before the tables. Where it declares the roles, `n1`
+/// is the primary.
 pub fn settings(lab: &Lab, listens: SocketAddr, admin: Option<SocketAddr>, more: &str) -> String {
     let admin = admin.map_or_else(String::new, |admin| admin.to_string());
     let mut text = format!(
@@ -160,6 +160,14 @@ pub fn settings(lab: &Lab, listens: SocketAddr, admin: Option<SocketAddr>, more:
             "\n[[nodes]]\nname = \"{node}\"\nhost = \"{}\"\n",
             lab.ip(node)
         );
+        if more.contains("provider = \"static\"") {
+            let role = if node == NODES[0] {
+                "primary"
+            } else {
+                "standby"
+            };
+            let _ = writeln!(text, "role = \"{role}\"");
+        }
     }
     if let Some(files) = lab.client_files() {
         let _ = write!(
