@@ -89,8 +89,8 @@ impl Router {
         }
     }
 
-    /// An attempt failed in a way that may be this client's own doing: it alone waits for a new proof, or tries the next
-    /// replica.
+    /// An attempt failed in a way that may be this client's own doing: it alone waits for a new proof, or tries the
+    /// next replica.
     pub(crate) fn attempt_failed(&self, ticket: &mut Ticket, why: String) {
         let now = self.clock.now();
         match &ticket.last {
@@ -105,7 +105,7 @@ impl Router {
 
     /// The proof was wrong or came too early for `addr`: as after a failed dial.
     ///
-    /// Only the leader's failure is a doubt of everything. A replica's concerns its own readers: it alone is asked, once.
+    /// Only the leader's failure is a doubt of everything. A replica's concerns its readers: it alone is asked, once.
     /// The tracker is told first: a success in between is then told again, rather than overtaken.
     pub(crate) fn distrust(&self, addr: SocketAddr, leads: bool) {
         let now = self.clock.now();

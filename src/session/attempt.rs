@@ -73,7 +73,7 @@ impl Attempt<'_> {
         Ok(routed.map_err(|error| End::late(&error))?)
     }
 
-    /// Connects, while the leader of a writer is asked for fresh news where the last are old, and again where the dial has
+    /// Connects, while a writer's leader is asked for fresh news where the last are old, and again where the dial has
     /// outlasted them.
     async fn dial(&mut self, target: &Target) -> Result<TcpStream, Setback> {
         let left = self.ticket.deadline() - Instant::now();

@@ -67,8 +67,8 @@ pub(super) struct Seat {
 }
 
 impl Registry {
-    /// `None` when the epoch is over, or the node takes no readers any more. On this thread nothing can happen between that look and the entry, so a
-    /// revocation cannot miss a session.
+    /// `None` when the epoch is over, or the node takes no readers any more. On this thread nothing can happen between
+    /// that look and the entry, so a revocation cannot miss a session.
     pub(super) fn seat(
         self: &Rc<Self>,
         shared: &Arc<Shared>,

@@ -366,6 +366,36 @@ async fn a_replica_that_refuses_costs_no_reader_its_connection_and_doubts_no_lea
 }
 
 #[tokio::test]
+async fn a_replicas_failed_dials_ask_that_node_and_nobody_else_and_once() {
+    let tempo = Tempo {
+        lease_timeout_secs: 60,
+        check_interval_ms: 30_000,
+        active_interval_ms: 30_000,
+        ..Tempo::default()
+    };
+    let library = Library::with(3, REPLICA, &tempo).await;
+    library
+        .until("both replicas", |served| {
+            !served.contains_key("n1") && served.len() == 2
+        })
+        .await;
+    let nodes = &library.scene.cluster.nodes;
+    nodes[1].postgres.mode(Mode::Refuse).await;
+    let since = Instant::now();
+    let asked = || [0, 1, 2].map(|i: usize| nodes[i].rest.asked("/primary", since));
+
+    assert_eq!(library.served(10).await, counts(&[("n3", 10)]));
+
+    assert!(
+        eventually(PATIENCE, || asked() == [0, 1, 0]).await,
+        "{:?}",
+        asked()
+    );
+    tokio::time::sleep(ms(300)).await;
+    assert_eq!(asked(), [0, 1, 0]);
+}
+
+#[tokio::test]
 async fn a_server_that_is_shutting_down_passes_its_reader_on() {
     let library = Library::open(3, REPLICA).await;
     library.scene.cluster.nodes[1].postgres.script(|script| {
