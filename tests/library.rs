@@ -22,6 +22,9 @@ mod property;
 mod standalone;
 #[path = "library/watched.rs"]
 mod watched;
+#[cfg(not(feature = "postgres-topology"))]
+#[path = "library/without_postgres.rs"]
+mod without_postgres;
 
 #[test]
 fn the_example_of_a_custom_provider_follows_its_key() {
