@@ -347,6 +347,30 @@ async fn a_named_file_is_left_to_the_start_which_names_its_key() {
     }
 }
 
+#[tokio::test]
+async fn off_loopback_a_check_asks_for_the_key_and_a_start_for_the_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, token) = (folder.path().join("a.toml"), folder.path().join("token"));
+    let text = format!(
+        "admin_address = '0.0.0.0:0'\nadmin_token_file = {token:?}\nlisteners = [{{ address = '127.0.0.1:0' }}]\n{NODES}"
+    );
+    fs::write(&file, text).unwrap();
+
+    assert_eq!(check(&file), (true, String::new()));
+    let Err(error) = House::start(Config::load(&file).unwrap()).await else {
+        panic!("started without its token");
+    };
+    let said = chain(&error);
+    assert!(
+        said.contains(&format!("{token:?} cannot be read")),
+        "{said}"
+    );
+
+    fs::write(&token, "secret").unwrap();
+    let house = House::start(Config::load(&file).unwrap()).await.unwrap();
+    house.stop().await;
+}
+
 #[test]
 fn every_key_written_out_with_its_default_is_accepted() {
     let folder = tempfile::tempdir().unwrap();

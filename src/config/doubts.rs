@@ -29,6 +29,7 @@ impl Config {
             );
         }
         self.doubt_reads(&mut doubts);
+        self.doubt_admin(&mut doubts);
         doubts
     }
 
@@ -148,6 +149,18 @@ impl Config {
         }
     }
 
+    fn doubt_admin(&self, doubts: &mut Vec<String>) {
+        if let Some(admin) = &self.admin
+            && admin.allow_insecure
+            && admin.is_off_loopback()
+        {
+            doubts.push(format!(
+                "admin_allow_insecure = true with admin_address = {:?}: whoever reaches that address may disable nodes",
+                admin.address.to_string(),
+            ));
+        }
+    }
+
     fn doubt_sockets(&self, doubts: &mut Vec<String>) {
         for listener in &self.listeners {
             let Address::Unix(path) = &listener.address else {
@@ -223,6 +236,10 @@ mod tests {
             (
                 "[[listeners]]\naddress = 'localhost:1'\nfallback = 'none'",
                 "where the options of a read port have no effect",
+            ),
+            (
+                "admin_address = '0.0.0.0:9090'\nadmin_allow_insecure = true",
+                "admin_allow_insecure = true with admin_address = \"0.0.0.0:9090\"",
             ),
             (
                 "[[listeners]]\naddress = '/run/p/sock'",

@@ -11,7 +11,7 @@ use crate::topology::NodeId;
 impl Tracker {
     /// All of the order or nothing of it.
     pub(super) fn follow(&mut self, order: Order) -> Result<(), Refused> {
-        tracing::info!(?order, "an operator's order");
+        let said = format!("{order:?}");
         match order {
             Order::Enable { node } => self.record(&node)?.switch = Some(true),
             Order::Disable { node, close } => self.disable(&node, close)?,
@@ -25,6 +25,7 @@ impl Tracker {
             Order::ProposePrimary { node } => self.propose(&node)?,
             Order::ConfirmPrimary => self.confirm()?,
         }
+        tracing::info!(order = said, "an operator's order is done");
         self.decider.decide(self.clock.now());
         Ok(())
     }

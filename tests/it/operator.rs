@@ -163,6 +163,9 @@ async fn disabling_with_close_ends_writers_and_readers_of_that_node_in_words() {
     let revoked = desk.get("/metrics").await["revoked_total"]["disabled"].clone();
     assert!(revoked.as_u64() >= Some(2), "{revoked}");
 
+    let reader = super::scene::knocking(desk.reads).await;
+    assert!(is_held(&reader, ms(200)).await, "nobody may serve reads");
+
     desk.post("/nodes/n1/enable", "").await;
     assert_eq!(desk.scene.node_at_last().await.0, "n1");
     assert_eq!(desk.get("/topology").await["lastFailoverAt"], Value::Null);
