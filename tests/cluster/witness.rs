@@ -42,6 +42,7 @@ fn a_silent_rest_api_beside_a_healthy_leader_makes_nobody_wait() {
     stage.assert_no_gap("hung", || gate.hang(true), || gate.hang(false));
     idle_connections_that_block_the_api_stop_nobody(&stage, leader);
     a_stopped_patroni_loses_its_lock_whatever_a_witness_saw(&stage, leader);
+    a_dead_machine_is_followed_as_soon_as_its_lock_has_run_out(&stage);
 }
 
 #[test]
@@ -110,6 +111,20 @@ fn a_stopped_patroni_loses_its_lock_whatever_a_witness_saw(stage: &Stage, leader
     stage.lab.resume(leader);
     assert_eq!(stage.settle(), new, "{what}");
     assert_eq!(stage.epoch(), epoch + 1, "{what}");
+}
+
+/// Until then the witnesses see its lock: whoever comes is dialled there in vain, and held.
+fn a_dead_machine_is_followed_as_soon_as_its_lock_has_run_out(stage: &Stage) {
+    let what = "kill -9 with the whole ttl";
+    let vouched = stage.witnesses();
+    let conflicts = stage.proxy.metric("topology_conflicting_primaries_total");
+
+    let change = stage.change(what, |lab, old| lab.kill(old));
+
+    assert_ne!(change.new, change.old);
+    assert!(stage.witnesses() > vouched, "{what}: nobody was a witness");
+    let now = stage.proxy.metric("topology_conflicting_primaries_total");
+    assert_eq!(now, conflicts, "{what}: a dead leader is no second one");
 }
 
 impl Stage {
