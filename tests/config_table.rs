@@ -435,3 +435,63 @@ fn a_file_that_is_not_there_is_named() {
         "helios-proxy: /no/such/file.toml: cannot be read: No such file or directory (os error 2)\n"
     );
 }
+
+/// The keys that may stand below `header`, as the error for an impossible one lists them.
+fn keys_below(header: &str) -> Vec<String> {
+    let error = Config::from_toml(&format!("{header}\nzzzzzzzzzz = 1\n")).unwrap_err();
+    let words = error.to_string();
+    let (_, keys) = words.rsplit_once(": ").unwrap();
+    keys.split(", ").map(str::to_owned).collect()
+}
+
+#[test]
+fn the_readme_explains_every_key() {
+    let readme = include_str!("../README.md");
+    let options = readme.split("\n## Options\n").nth(1).unwrap();
+    let options = options.split("\n## ").next().unwrap();
+    let mut table = "";
+    let mut told = std::collections::BTreeSet::new();
+    for row in options.lines().filter(|line| line.starts_with('|')) {
+        let first = row.split('|').nth(1).unwrap();
+        let names = first.split('`').skip(1).step_by(2);
+        for name in names {
+            if name.starts_with('[') {
+                table = name;
+            } else {
+                told.insert((table, name));
+            }
+        }
+    }
+
+    let tables = [
+        "",
+        "[[listeners]]",
+        "[health]",
+        "[topology]",
+        "[rest]",
+        "[backend]",
+        "[[nodes]]",
+    ];
+    let is_table = |key: &str| {
+        tables
+            .iter()
+            .any(|table| table.trim_matches(['[', ']']) == key)
+    };
+    let later = [
+        "accept_proxy",
+        "send_proxy",
+        "trusted_proxies",
+        "tls_cert_file",
+        "tls_key_file",
+        "tls_client_ca_file",
+    ];
+    for table in tables {
+        for key in keys_below(table).iter().filter(|key| !is_table(key)) {
+            let is_later = later.contains(&key.as_str()) || key == "tls" || table == "[backend]";
+            assert!(
+                told.contains(&(table, key.as_str())) || is_later,
+                "{table} {key} is not in the README's table of options"
+            );
+        }
+    }
+}
