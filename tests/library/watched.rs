@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use heliosdb_proxy::primary_tracker::{
-    PrimaryChangeEvent, PrimaryTracker, Sighting, TopologyEvent, TrackerStatus,
+    PrimaryChangeEvent, PrimaryTracker, Sighting, TopologyEvent, TopologyNodeInfo,
+    TopologyProvider, TrackerStatus,
 };
+use tokio::sync::broadcast;
+use uuid::Uuid;
 
 use crate::mock::{LEASE, Mock, Watched, changed, id, lost, node};
 
@@ -175,6 +178,35 @@ async fn a_provider_that_died_extends_nothing_and_the_run_ends_with_the_lease() 
 
     assert!(watched.running.is_finished());
     assert_eq!(watched.told(), [changed(None, 1), lost(1)]);
+}
+
+/// Its source is broken in a way that it did not expect.
+struct Panics;
+
+impl TopologyProvider for Panics {
+    fn subscribe(&self) -> broadcast::Receiver<TopologyEvent> {
+        broadcast::channel(1).1
+    }
+
+    fn get_primary(&self) -> Option<TopologyNodeInfo> {
+        panic!("not what it expected")
+    }
+
+    fn get_node(&self, _id: Uuid) -> Option<TopologyNodeInfo> {
+        None
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_panics_takes_the_run_with_it_and_is_no_cluster_without_a_leader() {
+    let tracker = Arc::new(PrimaryTracker::with_provider(Arc::new(Panics)));
+    let running = Arc::clone(&tracker);
+
+    let ended = tokio::spawn(async move { running.run().await }).await;
+
+    assert!(ended.unwrap_err().is_panic());
+    assert_eq!(tracker.status(), TrackerStatus::Stopped);
+    assert!(tracker.get_primary().is_none() && !tracker.authority_valid());
 }
 
 #[tokio::test(start_paused = true)]
