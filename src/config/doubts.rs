@@ -122,6 +122,19 @@ impl Config {
                     .to_owned(),
             );
         }
+        if self.source.provider() == Provider::Manual {
+            if let Some(node) = self
+                .nodes
+                .iter()
+                .find(|node| node.role == NodeRole::Primary)
+            {
+                doubts.push(format!(
+                    "nodes.role = \"primary\" of {}: topology.provider = \"manual\" leads to nobody before it is told (POST /topology/primary)",
+                    node.name,
+                ));
+            }
+            return;
+        }
         let named = self.nodes.iter().find(|node| node.role != NodeRole::Auto);
         if let Some(node) = named.filter(|_| !declared) {
             doubts.push(format!(
@@ -260,6 +273,12 @@ mod tests {
         let checked = Config::from_toml(node).unwrap();
         let words = "nodes.role = \"standby\" of a: the nodes are asked for their roles";
         assert!(checked.warnings()[0].contains(words));
+
+        let by_hand = format!("[topology]\nprovider = 'manual'\n{node}");
+        assert_eq!(Config::from_toml(&by_hand).unwrap().warnings(), [""; 0]);
+        let by_hand = by_hand.replace("standby", "primary");
+        let words = "topology.provider = \"manual\" leads to nobody before it is told";
+        assert!(Config::from_toml(&by_hand).unwrap().warnings()[0].contains(words));
 
         let declared = format!("[topology]\nprovider = 'static'\n{node}");
         let words = "nodes: none that is enabled has role = \"primary\"";
