@@ -2,45 +2,28 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::scene::{PATIENCE, Scene, is_held};
 use crate::fakes::answer::Answer;
-use crate::fakes::body::{Body, SCOPE, unix_now};
+use crate::fakes::body::{Body, unix_now};
 use crate::fakes::cluster::{Cluster, Tempo};
 use crate::fakes::door::Mode;
+use crate::fakes::view::View;
 use crate::fakes::{ms, within};
 
-/// `GET /cluster` as each node sees it: node `leader` holds the lock.
-fn view(cluster: &Cluster, leader: usize) -> Value {
-    let member = |i: usize| {
-        let node = &cluster.nodes[i];
-        let (role, state) = if i == leader {
-            ("leader", "running")
-        } else {
-            ("replica", "streaming")
-        };
-        json!({
-            "name": node.name, "role": role, "state": state, "host": node.ip, "lag": 0,
-            "port": node.postgres.addr().port(), "timeline": cluster.timeline(),
-        })
-    };
-    let members: Vec<Value> = (0..cluster.nodes.len()).map(member).collect();
-    json!({ "members": members, "scope": SCOPE })
-}
-
-/// Every node but the leader shows this view.
-fn show(scene: &Scene, view: &Value) {
-    for node in &scene.cluster.nodes[1..] {
-        let answer = Answer::bytes(200, view.to_string());
-        node.rest.answers("/cluster", answer);
+/// Every node but n1 sees that node `leader` holds the lock.
+fn show(scene: &Scene, leader: usize) {
+    let view = View::of(&scene.cluster, Some(leader), scene.cluster.timeline());
+    for i in 1..scene.cluster.nodes.len() {
+        scene.cluster.shows_at(i, &view);
     }
 }
 
 /// n1 leads, the others see it; the proxy knows it. A lease of 2 s.
 async fn seen() -> Scene {
     let scene = Scene::led(3).await;
-    show(&scene, &view(&scene.cluster, 0));
+    show(&scene, 0);
     scene
 }
 
@@ -86,6 +69,21 @@ async fn nor_one_that_is_refused_reset_or_swallowed() {
 }
 
 #[tokio::test]
+async fn the_provider_patroni_has_witnesses_too() {
+    let mut cluster = Cluster::start(3);
+    cluster.lead_openly(0, 1);
+    let tempo = Tempo {
+        topology: "provider = \"patroni\"\npoll_interval_secs = 1".to_owned(),
+        ..Tempo::default()
+    };
+    let scene = Scene::leading(cluster, &tempo).await;
+    let rest = &scene.cluster.nodes[0].rest;
+    rest.says(Answer::hang());
+    rest.answers("/cluster", Answer::hang());
+    assert_no_gap(&scene, "provider patroni").await;
+}
+
+#[tokio::test]
 async fn without_a_witness_the_lease_ends_and_clients_are_held() {
     let scene = Scene::led(3).await;
     scene.cluster.nodes[0].rest.says(Answer::hang());
@@ -94,7 +92,7 @@ async fn without_a_witness_the_lease_ends_and_clients_are_held() {
     assert!(is_held(&held, ms(1000)).await, "on nobody's word");
 
     // A lease that is over is no witness's to give back.
-    show(&scene, &view(&scene.cluster, 0));
+    show(&scene, 0);
     assert!(is_held(&held, ms(1500)).await, "created by a witness");
 }
 
@@ -149,7 +147,7 @@ async fn a_witness_delays_no_failover() {
 
     scene.cluster.lead(1, 2);
     scene.cluster.nodes[0].rest.says(Answer::hang());
-    show(&scene, &view(&scene.cluster, 1));
+    show(&scene, 1);
 
     let took = scene.until_on(1).await;
     assert!(took < ms(1000), "{took:?}");
@@ -162,12 +160,9 @@ async fn a_witness_that_falls_silent_is_replaced_by_the_next_without_a_gap() {
     let scene = seen().await;
     scene.cluster.nodes[0].rest.says(Answer::hang());
     for silent in [1, 2, 1, 2] {
-        let views = view(&scene.cluster, 0).to_string();
-        let nodes = &scene.cluster.nodes;
-        nodes[3 - silent]
-            .rest
-            .answers("/cluster", Answer::bytes(200, views));
-        nodes[silent].rest.answers("/cluster", Answer::hang());
+        show(&scene, 0);
+        let silenced = &scene.cluster.nodes[silent].rest;
+        silenced.answers("/cluster", Answer::hang());
         for _ in 0..25 {
             tokio::time::sleep(ms(100)).await;
             let mut client = scene.knocking().await;
@@ -198,7 +193,7 @@ async fn one_witness_is_asked_instead_of_the_leader_and_as_often() {
         ..Tempo::default()
     };
     let scene = Scene::led_with(3, &tempo).await;
-    show(&scene, &view(&scene.cluster, 0));
+    show(&scene, 0);
     scene.cluster.nodes[0].rest.mode(Mode::Refuse).await;
     tokio::time::sleep(ms(11_000)).await;
 
