@@ -27,5 +27,6 @@ mod cluster {
     mod reinit;
     mod repairs;
     mod stage;
+    mod views;
     mod witness;
 }

@@ -190,6 +190,11 @@ impl Lab {
         self.home.place.hide_rest(node, on)
     }
 
+    /// Cuts a node off from the DCS alone: it hears and answers everybody else. Only with `Net::Netns`.
+    pub fn cut_from_dcs(&self, node: Node, on: bool) -> Result<(), LabError> {
+        self.home.place.cut_from_dcs(node, on)
+    }
+
     pub fn heal(&self, node: Node) -> Result<(), LabError> {
         self.home.place.switch_port(node, true)
     }

@@ -210,35 +210,33 @@ impl Place {
 
     /// The node's answers to the client go nowhere, those of its REST API alone.
     pub(crate) fn hide_rest(self, node: Node, on: bool) -> Result<(), LabError> {
+        self.swallow(node, on, Host::Client, ["sport", "8008"], "10")
+    }
+
+    /// What the node says to the DCS goes nowhere.
+    pub(crate) fn cut_from_dcs(self, node: Node, on: bool) -> Result<(), LabError> {
+        self.swallow(node, on, Host::Dcs, ["dport", "2379"], "11")
+    }
+
+    fn swallow(
+        self,
+        node: Node,
+        on: bool,
+        to: Host,
+        port: [&str; 2],
+        pref: &str,
+    ) -> Result<(), LabError> {
         if self.net != Net::Netns {
             return Err(LabError::Refused(
                 "only a node in a namespace has a firewall".into(),
             ));
         }
-        let (own, client) = (
-            self.namespace(Host::Node(node)),
-            self.ip(Host::Client).to_string(),
-        );
+        let (own, to) = (self.namespace(Host::Node(node)), self.ip(to).to_string());
         let word = if on { "add" } else { "del" };
-        sh(
-            "ip",
-            &[
-                "-n",
-                &own,
-                "rule",
-                word,
-                "to",
-                &client,
-                "ipproto",
-                "tcp",
-                "sport",
-                "8008",
-                "pref",
-                "10",
-                "blackhole",
-            ],
-        )
-        .map(drop)
+        let mut rule = vec!["-n", &own, "rule", word, "to", &to, "ipproto", "tcp"];
+        rule.extend(port);
+        rule.extend(["pref", pref, "blackhole"]);
+        sh("ip", &rule).map(drop)
     }
 }
 
