@@ -163,8 +163,18 @@ async fn ask(wanted: &Wanted) -> Result<Documents, StatusError> {
         topology: get(wanted, "/topology").await?,
         nodes: get(wanted, "/nodes").await?,
         metrics: get(wanted, "/metrics").await?,
-        why: get(wanted, "/topology/why").await?,
+        why: reasons_of(wanted).await?,
     })
+}
+
+/// An older daemon has none to give, and the rest is worth showing.
+async fn reasons_of(wanted: &Wanted) -> Result<Value, StatusError> {
+    match get(wanted, "/topology/why").await {
+        Err(StatusError::Refused { status, .. }) if status == StatusCode::NOT_FOUND => {
+            Ok(json!({}))
+        }
+        said => said,
+    }
 }
 
 async fn get(wanted: &Wanted, path: &'static str) -> Result<Value, StatusError> {
@@ -336,6 +346,37 @@ mod tests {
         assert_eq!(all["nodes"][1]["name"], "pg2");
         assert_eq!(all["metrics"]["sessions"]["pg1"], 12);
         assert_eq!(all["why"]["nodes"][0]["rule"], "leads");
+    }
+
+    #[tokio::test]
+    async fn an_older_daemon_is_shown_without_reasons() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let _older = tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut head = vec![0; 1024];
+                let length = stream.read(&mut head).await.unwrap();
+                let head = String::from_utf8_lossy(&head[..length]).into_owned();
+                let (status, body) = match head.split(' ').nth(1).unwrap() {
+                    "/topology" => (
+                        200,
+                        r#"{"currentPrimary":null,"healthyNodes":0,"unhealthyNodes":0,"totalNodes":0,
+                            "lastFailoverAt":null,"conflictingPrimariesTotal":0,"reason":"no node leads"}"#,
+                    ),
+                    "/nodes" => (200, "[]"),
+                    "/metrics" => (200, "{}"),
+                    _ => (404, "{}"),
+                };
+                let length = body.len();
+                let answer =
+                    format!("HTTP/1.1 {status} X\r\nContent-Length: {length}\r\n\r\n{body}");
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+
+        let page = page(&wanted(address)).await.unwrap();
+
+        assert!(page.starts_with("leader  nobody: no node leads"), "{page}");
     }
 
     #[tokio::test]
