@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_postgres::config::{SslMode, SslNegotiation};
@@ -178,13 +179,19 @@ impl Link {
 
     /// The columns of the first row that one statement answers, as text; none when it answers no row.
     pub(crate) async fn row(&self, statement: &str) -> Result<Vec<Option<String>>, LinkError> {
-        let answer = self.client.simple_query(statement).await?;
-        let row = answer.iter().find_map(|message| match message {
-            SimpleQueryMessage::Row(row) => Some(row),
-            _ => None,
+        let mut answer = pin!(self.client.simple_query_raw(statement).await?);
+        let mut first = None;
+        // To its end, or the next statement would be answered by the rest of it; row by row, however many there are.
+        while let Some(message) = answer.try_next().await? {
+            if let SimpleQueryMessage::Row(row) = message {
+                first.get_or_insert(row);
+            }
+        }
+        let columns = first.map(|row| {
+            let texts = (0..row.len()).map(|i| row.get(i).map(str::to_owned));
+            texts.collect()
         });
-        let columns = row.map(|row| (0..row.len()).map(|i| row.get(i).map(str::to_owned)));
-        Ok(columns.map(Iterator::collect).unwrap_or_default())
+        Ok(columns.unwrap_or_default())
     }
 
     /// The first column of the first row, where it is there and not NULL.

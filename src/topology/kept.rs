@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::answer::Answer;
 use super::source::Told;
 use super::{NoAnswer, Place};
-use crate::backend::{Link, Login};
+use crate::backend::{Link, LinkError, Login};
 use crate::clock::Clock;
 
 /// Connecting and logging in never take longer than this, however seldom is asked.
@@ -28,7 +28,7 @@ pub(crate) struct Keeper {
     clock: Clock,
     login: Arc<Login>,
     connect_limit: Duration,
-    /// A question takes it out and puts it back once it is answered whole: so a hung one holds up no other, and a
+    /// A question takes it out and puts it back once it is answered to the end: so a hung one holds up no other, and a
     /// broken one is never asked again. Locked for that only.
     kept: Arc<Mutex<Option<Kept>>>,
 }
@@ -67,13 +67,19 @@ impl Keeper {
         let asked = self.clock.now();
         match timeout_at(ends, what.look(&kept)).await {
             Ok(said) => {
-                let (from, said) = (kept.peer, Ok(said?));
+                let from = kept.peer;
                 let own_time = kept.login_took + self.clock.now().saturating_sub(asked);
-                self.swap(Some(kept.again()));
+                // An error that the server puts into words ends a statement and not the connection.
+                if matches!(
+                    &said,
+                    Ok(_) | Err(NoAnswer::Postgres(LinkError::Said { .. }))
+                ) {
+                    self.swap(Some(kept.again()));
+                }
                 Ok(Told {
                     from,
                     own_time,
-                    said,
+                    said: Ok(said?),
                 })
             }
             Err(elapsed) => {
