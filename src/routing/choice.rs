@@ -411,4 +411,28 @@ mod tests {
 
         assert!(held.await.unwrap().is_ok());
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_whose_replicas_all_refuse_hears_of_whom_it_waited_for() {
+        let script = script();
+        script.nodes(replicas(&script, &[A, B]));
+        a_moment().await;
+        for (fallback, words) in [
+            (Fallback::None, "no replica of main after 45 s"),
+            (Fallback::Leader, "no leader of main after 45 s"),
+        ] {
+            let mut ticket = script.router.ticket(reads(|r| r.fallback = fallback));
+            for addr in [A, B].map(addr) {
+                script
+                    .router
+                    .dial_failed(&mut ticket, addr, "refused".into());
+            }
+            let error = script.router.give_up(&ticket);
+            assert_eq!(error.to_string(), words);
+            assert!(
+                fallback == Fallback::Leader
+                    || error.detail().starts_with("The last dial: refused.")
+            );
+        }
+    }
 }

@@ -60,7 +60,10 @@ impl RouteError {
             NoRoute::NoReplica => Self::NoReplica {
                 scope,
                 waited,
-                detail: format!("No replica may be read from.{nodes}"),
+                detail: match failure {
+                    Some(failure) => format!("The last dial: {failure}.{nodes}"),
+                    None => format!("No replica may be read from.{nodes}"),
+                },
             },
             NoRoute::NotNow { name, .. } => {
                 let detail = failure.map_or_else(

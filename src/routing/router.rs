@@ -7,9 +7,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::choice::Choice;
-use super::decide::{NoRoute, is_still_valid};
+use super::decide::{NoRoute, is_still_valid, leader};
 use super::door::{Doors, Inside, Slot};
 use super::line::Lines;
+use super::settings::Fallback;
 use super::{Intent, RouteError, RoutingSettings, Target, Ticket};
 use crate::clock::{BootTime, Clock};
 use crate::metrics::Metrics;
@@ -267,12 +268,22 @@ impl Router {
                 name: target.name,
                 until: None,
             },
-            Err(no) => no,
+            Err(no) => in_the_end(no, intent, &picture, now),
         };
         if intent.route.writes() && matches!(no, NoRoute::NoLeader(_)) {
             self.metrics.failovers.inc();
         }
         RouteError::new(no, failure, intent, &picture, ticket.limit, now)
+    }
+}
+
+/// A reader whose time is up hears of whom it waited for, not of the replicas that were passed by meanwhile.
+fn in_the_end(no: NoRoute, intent: Intent, picture: &Picture, now: BootTime) -> NoRoute {
+    let is_passed_by = matches!(no, NoRoute::NotNow { .. }) && !intent.route.writes();
+    match intent.reads.fallback {
+        Fallback::None if is_passed_by => NoRoute::NoReplica,
+        Fallback::Leader if is_passed_by => leader(intent, picture, now).err().unwrap_or(no),
+        Fallback::None | Fallback::Leader => no,
     }
 }
 
