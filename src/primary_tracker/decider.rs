@@ -186,6 +186,9 @@ impl Decider {
                 self.nobody(WhyNobody::Conflict, RevokeReason::conflict);
             }
             Weighed::Conflict => self.nobody(WhyNobody::Conflict, RevokeReason::conflict),
+            Weighed::One(id) if self.is_outdone(id, now) => {
+                self.nobody(WhyNobody::NoProof, RevokeReason::moved);
+            }
             Weighed::One(id) => match self.contradicted(id, &by_view) {
                 Some((why, reason)) => self.nobody(why, reason),
                 None => self.leads(id, now),
@@ -204,6 +207,15 @@ impl Decider {
         };
         let first = claims.iter().find(is_enabled).or(claims.first());
         first.map_or(Weighed::Nobody, |(id, _)| Weighed::One(*id))
+    }
+
+    /// Nobody begins to lead while a node that is not up yet claims a higher timeline: it would be a matter of one more
+    /// answer.
+    fn is_outdone(&self, id: NodeId, now: BootTime) -> bool {
+        let timeline = |record: &Record| record.claim(now).and_then(|claim| claim.timeline);
+        let own = self.record(id).and_then(timeline);
+        let reigns = self.reign.as_ref().is_some_and(|reign| reign.id == id);
+        !reigns && own.is_some() && self.records.iter().any(|other| timeline(other) > own)
     }
 
     fn nobody(&mut self, why: WhyNobody, reason: RevokeReason) {

@@ -19,6 +19,20 @@ fn nodes_start_down_and_a_leader_is_proved_by_its_second_answer() {
 }
 
 #[test]
+fn nobody_begins_to_lead_while_a_node_that_is_not_up_yet_claims_a_higher_timeline() {
+    let mut arena = Arena::new();
+    arena.leads(2, 6);
+
+    for _ in 0..3 {
+        arena.leads(1, 5);
+        assert_eq!(arena.routed(), None);
+    }
+
+    arena.leads(2, 6);
+    assert_eq!((arena.routed(), arena.epoch()), (Some(2), 1));
+}
+
+#[test]
 fn leadership_has_no_hysteresis_a_new_leader_is_used_on_its_first_proof() {
     let mut arena = Arena::settled();
     let session = arena.session();
