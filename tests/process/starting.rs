@@ -249,8 +249,8 @@ async fn a_command_line_that_says_nothing_useful_is_answered_with_code_2() {
         (&[][..], "give --config FILE, or --node NAME=HOST"),
         (&["--node", "pg1"], "--node pg1: allowed is NAME=HOST"),
         (
-            &["--node", "a=b", "--read-listen", "127.0.0.1:1"],
-            "not yet",
+            &["--node", "a=b", "--read-listen", "nowhere"],
+            "listeners[1].address = \"nowhere\"",
         ),
         (&["--listen", "127.0.0.1:1"], "--node"),
         (&["--confg", "x"], "--config"),
