@@ -27,6 +27,8 @@ pub(super) struct Lookout {
     /// Weak, so that subscribers hear the end when the thread that holds the sender is gone.
     events: broadcast::WeakSender<TopologyEvent>,
     ids: Ids,
+    /// A proof whose question was sent longer ago is no news any more: the next one should have been answered by now.
+    news: Duration,
     _stop: Option<DropGuard>,
 }
 
@@ -38,6 +40,7 @@ impl Lookout {
     pub(super) fn start(
         orders: impl FnOnce() -> Orders + Send + 'static,
         ids: HashMap<Arc<str>, Uuid>,
+        news: Duration,
     ) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (clock, ids) = (Clock::Boot, Arc::new(ids));
@@ -49,6 +52,7 @@ impl Lookout {
             picture: picture.clone(),
             events: events.downgrade(),
             ids: Arc::clone(&ids),
+            news,
             _stop: Some(stop.clone().drop_guard()),
         };
         let life = async move {
@@ -81,6 +85,7 @@ impl Lookout {
             picture: watch::channel(Picture::blank()).1,
             events: broadcast::channel(1).0.downgrade(),
             ids: Ids::default(),
+            news: Duration::ZERO,
             _stop: None,
         }
     }
@@ -93,13 +98,15 @@ impl Lookout {
         }
     }
 
-    /// Who leads, as long as its last question was answered: this answer extends a lease, so it must be news.
+    /// Who leads, as long as that is news: this answer extends a lease.
     pub(super) fn get_primary(&self) -> Option<TopologyNodeInfo> {
         let picture = self.picture.borrow();
-        let lease = picture.valid_lease(self.clock.now())?;
+        let now = self.clock.now();
+        let lease = picture.valid_lease(now)?;
         let node = picture.nodes.iter().find(|node| node.leader)?;
         let alive = self.picture.has_changed().is_ok();
-        (alive && node.failures == 0).then(|| TopologyNodeInfo {
+        let is_news = now.saturating_sub(lease.proved) <= self.news;
+        (alive && is_news).then(|| TopologyNodeInfo {
             client_addr: lease.leader.addr.to_string(),
             ..info(node, &self.ids)
         })

@@ -48,7 +48,7 @@ pub struct PatroniNode {
 /// ```
 ///
 /// It starts, ends and names a leader that falls silent as `PostgresTopologyProvider` does: at its first use, when it is
-/// dropped, and until its next question has failed. Needs no feature of the crate.
+/// dropped, and until its next answer is overdue. Needs no feature of the crate.
 #[derive(Debug)]
 pub struct PatroniTopologyProvider {
     nodes: Vec<PatroniNode>,
@@ -152,7 +152,8 @@ impl PatroniTopologyProvider {
                 ..TrackerSettings::default()
             },
         };
-        Ok(Lookout::start(orders, HashMap::new())?)
+        let news = self.poll_interval + self.request_timeout;
+        Ok(Lookout::start(orders, HashMap::new(), news)?)
     }
 
     fn views(&self, nodes: &[NodeSettings]) -> Result<ViewSettings, ProviderError> {

@@ -61,7 +61,8 @@ pub struct PostgresNode {
 ///
 /// Nodes are asked in parallel, each with its own deadline: the poll interval, at most 5 s. While nobody is known to lead
 /// they are asked faster. Through [`PrimaryTracker::with_provider`](super::PrimaryTracker::with_provider) a leader that
-/// falls silent is named until its next question has failed, and the tracker's lease counts from there;
+/// falls silent is named until its next answer is overdue (a poll interval and a question's time), and the tracker's lease
+/// counts from there;
 /// [`with_observing_provider`](super::PrimaryTracker::with_observing_provider) counts from the last question that it
 /// answered.
 pub struct PostgresTopologyProvider {
@@ -171,7 +172,8 @@ impl PostgresTopologyProvider {
                 ..TrackerSettings::default()
             },
         };
-        Ok(Lookout::start(orders, ids)?)
+        let news = poll_interval + poll_interval.min(LONGEST_QUESTION);
+        Ok(Lookout::start(orders, ids, news)?)
     }
 
     fn login(&self, node: &PostgresNode) -> Result<Login, FileError> {

@@ -49,8 +49,8 @@ fn patroni(lab: &Lab) -> PatroniTopologyProvider {
 }
 
 impl Watcher {
-    fn start(what: &'static str, runtime: &Runtime, provider: Arc<dyn ObservingProvider>) -> Self {
-        let tracker = Arc::new(PrimaryTracker::with_observing_provider(provider));
+    fn start(what: &'static str, runtime: &Runtime, tracker: PrimaryTracker) -> Self {
+        let tracker = Arc::new(tracker);
         assert_eq!(tracker.status(), TrackerStatus::NotStarted);
         let changes = tracker.subscribe();
         let running = Arc::clone(&tracker);
@@ -108,9 +108,13 @@ fn trackers_on_our_providers_follow_a_switchover_and_a_kill() {
     let lab = Lab::builder().fast().up().unwrap();
     let first = lab.wait_healthy().unwrap();
     let runtime = Runtime::new().unwrap();
+    let observing =
+        |provider: Arc<dyn ObservingProvider>| PrimaryTracker::with_observing_provider(provider);
+    let plain = PrimaryTracker::with_provider(Arc::new(postgres(&lab)));
     let mut watchers = [
-        Watcher::start("postgres", &runtime, Arc::new(postgres(&lab))),
-        Watcher::start("patroni", &runtime, Arc::new(patroni(&lab))),
+        Watcher::start("postgres", &runtime, observing(Arc::new(postgres(&lab)))),
+        Watcher::start("patroni", &runtime, observing(Arc::new(patroni(&lab)))),
+        Watcher::start("postgres by three methods", &runtime, plain),
     ];
     for watcher in &mut watchers {
         let told = runtime.block_on(watcher.until(&lab, first));
