@@ -258,6 +258,33 @@ async fn https_where_http_is_spoken_a_wanted_certificate_and_a_missing_file_are_
 }
 
 #[tokio::test]
+async fn with_the_provider_patroni_each_endpoint_is_asked_for_its_view() {
+    let (cluster, toml) = well();
+    let members = json!({ "members": [
+        { "name": "n1", "role": "leader", "state": "running", "timeline": 5 },
+        { "name": "n2", "role": "replica", "state": "streaming", "timeline": 5 },
+    ], "scope": "demo" });
+    for node in &cluster.nodes {
+        let view = Answer::bytes(200, members.to_string());
+        node.rest.answers("/cluster", view);
+    }
+    let toml = toml.replace("[topology]\n", "[topology]\nprovider = 'patroni'\n");
+
+    let said = doctor(&toml).await;
+    assert_eq!((said.bad(), said.code), (vec![], Some(0)), "{}", said.page);
+    assert!(
+        said.page.contains("names n1 as the leader"),
+        "{}",
+        said.page
+    );
+
+    cluster.nodes[1]
+        .rest
+        .answers("/cluster", Answer::bytes(503, "{}"));
+    doctor(&toml).await.assert_only("warning", "view of ");
+}
+
+#[tokio::test]
 async fn a_ttl_longer_than_the_hold_is_told_with_the_number_that_would_do() {
     let (cluster, toml) = well();
     for node in &cluster.nodes {

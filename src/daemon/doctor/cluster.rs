@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::facts::{ClusterFacts, MaxConnections, NodeFacts, RestFacts};
+use super::facts::{ClusterFacts, MaxConnections, NodeFacts, RestFacts, ViewFacts};
 use super::report::Finding;
 use crate::Config;
 use crate::topology::{Evidence, Provider, Role, Standing, Worth, judge as worth_of};
@@ -143,6 +143,38 @@ pub(super) fn leader(nodes: &[NodeFacts], provider: Provider) -> Finding {
             "find out which of them has the data, and fence the others; nobody is routed to while this lasts",
         ),
     }
+}
+
+/// What the provider `patroni` asks for, one endpoint after the other.
+pub(super) fn views(views: &[ViewFacts]) -> Vec<Finding> {
+    let nobody_answers = views.iter().all(|view| view.leaders.is_err());
+    let judge = |view: &ViewFacts| {
+        let subject = format!("view of {}", view.endpoint);
+        match view.leaders.as_deref() {
+            Ok([one]) => Finding::ok(subject, format!("names {one} as the leader")),
+            Ok([]) => Finding::warning(
+                subject,
+                "names no leader that runs",
+                "`patronictl list` there shows the same: is a failover under way?",
+            ),
+            Ok(several) => Finding::wrong(
+                subject,
+                format!("names several leaders: {}", several.join(", ")),
+                "find out which of them has the data, and fence the others",
+            ),
+            Err(failure) if nobody_answers => Finding::wrong(
+                subject,
+                &failure.words,
+                "correct topology.patroni_endpoints, or let this host through",
+            ),
+            Err(failure) => Finding::warning(
+                subject,
+                &failure.words,
+                "the next endpoint is asked instead: mend it, or put it last in topology.patroni_endpoints",
+            ),
+        }
+    };
+    views.iter().map(judge).collect()
 }
 
 /// ttl and loop_wait against the hold and the lease; PostgreSQL's room against what we may dial.

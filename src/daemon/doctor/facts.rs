@@ -10,9 +10,19 @@ use crate::topology::{Answer, Dynamic};
 #[derive(Debug)]
 pub(super) struct Facts {
     pub(super) nodes: Vec<NodeFacts>,
+    /// Provider `patroni`: what each endpoint shows, in their order.
+    pub(super) views: Vec<ViewFacts>,
     /// The first answer to `GET /config`, the leader's before the others'.
     pub(super) cluster: Option<ClusterFacts>,
     pub(super) here: HostFacts,
+}
+
+/// An endpoint that is asked for the cluster's view of itself.
+#[derive(Debug)]
+pub(super) struct ViewFacts {
+    pub(super) endpoint: String,
+    /// The leaders that its view names.
+    pub(super) leaders: Result<Vec<String>, Failure>,
 }
 
 /// One configured node as it shows itself from here.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::facts::{
     ClusterFacts, Facts, Failure, FailureKind, HostFacts, ListenerFacts, MaxConnections, NodeFacts,
-    RestFacts,
+    RestFacts, ViewFacts,
 };
 use super::postgres;
 use crate::Config;
@@ -19,7 +19,7 @@ use crate::daemon::limits;
 use crate::net::{Address, FileError, Host, TlsError, at_port, is_unassigned};
 use crate::topology::{
     Answer, Dynamic, NoAnswer, NodeSettings, Observe, Place, Provider, Question, Reply, Rest,
-    Source, Sources, ask,
+    Source, SourceSettings, Sources, View, ask,
 };
 
 /// However patient the configuration is: a person waits.
@@ -50,7 +50,7 @@ pub(super) async fn gather(config: &Config) -> Result<Facts, FileError> {
         let ways = Arc::clone(&ways);
         asking.spawn(async move { (place, look_at(&node, &ways).await) });
     }
-    let mut found = asking.join_all().await;
+    let (mut found, views) = tokio::join!(asking.join_all(), views(&config.source, &ways));
     found.sort_by_key(|(place, _)| *place);
     let nodes: Vec<_> = found.into_iter().map(|(_, node)| node).collect();
     let leads = |node: &&NodeFacts| node.rest.as_ref().is_ok_and(|rest| rest.status == 200);
@@ -58,6 +58,7 @@ pub(super) async fn gather(config: &Config) -> Result<Facts, FileError> {
     Ok(Facts {
         cluster: leader.or_else(|| nodes.iter().find_map(|node| node.dynamic)),
         nodes,
+        views,
         here: here(config),
     })
 }
@@ -130,6 +131,42 @@ async fn proof(api: &Api, node: &NodeSettings, ways: &Ways) -> Result<RestFacts,
         version: None,
         ahead_ms: None,
     })
+}
+
+async fn views(source: &SourceSettings, ways: &Ways) -> Vec<ViewFacts> {
+    let SourceSettings::Patroni(settings) = source else {
+        return Vec::new();
+    };
+    let mut asking = tokio::task::JoinSet::new();
+    for (place, url) in settings.endpoints.iter().enumerate() {
+        let api = Api {
+            rest: Arc::clone(&ways.rest),
+            host: Arc::clone(&url.host),
+            port: url.port,
+            limit: settings.timeout.min(PATIENCE),
+        };
+        asking.spawn(async move { (place, look(&api).await) });
+    }
+    let mut found = asking.join_all().await;
+    found.sort_by_key(|(place, _)| *place);
+    found.into_iter().map(|(_, view)| view).collect()
+}
+
+async fn look(api: &Api) -> ViewFacts {
+    let leaders = match api.ask("/cluster").await {
+        Ok(reply) => match View::read(reply.status, &reply.body) {
+            Some(view) => Ok(view.leaders().map(|m| m.name.to_string()).collect()),
+            None => Err(Failure {
+                kind: FailureKind::Broken,
+                words: format!("answers {} without a view of the cluster", reply.status),
+            }),
+        },
+        Err(error) => Err(failure(&error)),
+    };
+    ViewFacts {
+        endpoint: join(&api.host, api.port),
+        leaders,
+    }
 }
 
 fn join(host: &str, port: u16) -> String {

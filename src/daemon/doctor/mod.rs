@@ -47,6 +47,7 @@ fn examine(facts: &Facts, config: &Config) -> Vec<Finding> {
         Provider::Manual => Finding::ok("leader", "is named by hand (POST /topology/primary)"),
         _ => cluster::leader(&facts.nodes, provider),
     });
+    findings.extend(cluster::views(&facts.views));
     if provider.is_patroni() {
         findings.extend(cluster::numbers(facts.cluster.as_ref(), config));
         findings.extend(nodes::clocks(&facts.nodes));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::facts::{
     ClusterFacts, Facts, Failure, FailureKind, HostFacts, ListenerFacts, MaxConnections, NodeFacts,
-    PostgresFacts, RestFacts,
+    PostgresFacts, RestFacts, ViewFacts,
 };
 use super::report::{Finding, Report, Verdict};
 use crate::Config;
@@ -50,6 +50,7 @@ fn well() -> Facts {
             node("n2", 503, "replica"),
             node("n3", 503, "replica"),
         ],
+        views: Vec::new(),
         cluster: Some(ClusterFacts {
             dynamic: Dynamic::default(),
             max_connections: MaxConnections::Said(300),
@@ -191,6 +192,29 @@ fn a_provider_without_patroni_is_judged_by_its_own_checks_alone() {
         Verdict::Wrong,
         &["topology.user", "pg_hba.conf"],
     );
+}
+
+#[test]
+fn endpoints_that_show_no_view_matter_most_when_none_does() {
+    let view = |endpoint: &str, leaders| ViewFacts {
+        endpoint: endpoint.to_owned(),
+        leaders,
+    };
+    let dead = || Err(failure(FailureKind::Refused));
+    let mut facts = well();
+    facts.views = vec![
+        view("n1:8008", Ok(vec!["n1".into()])),
+        view("gone:8008", dead()),
+    ];
+    let parts = ["view of gone:8008", "put it last"];
+    assert_only(&facts, "", Verdict::Warning, &parts);
+
+    facts.views = vec![view("gone:8008", dead())];
+    assert_only(&facts, "", Verdict::Wrong, &["topology.patroni_endpoints"]);
+    facts.views = vec![view("n1:8008", Ok(vec!["n1".into(), "n2".into()]))];
+    assert_only(&facts, "", Verdict::Wrong, &["several leaders: n1, n2"]);
+    facts.views = vec![view("n1:8008", Ok(Vec::new()))];
+    assert_only(&facts, "", Verdict::Warning, &["names no leader"]);
 }
 
 #[test]
