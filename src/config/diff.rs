@@ -59,6 +59,12 @@ pub(crate) fn in_effect(old: &Config, new: Config) -> Config {
     if old.source.provider() != now.source.provider() {
         now.source = old.source.clone();
         now.tracker.provider = old.tracker.provider;
+        // Which may have been declared for the one provider and left to the other.
+        for node in &mut now.nodes {
+            if let Some(was) = old.nodes.iter().find(|was| was.name == node.name) {
+                node.role = was.role;
+            }
+        }
     }
     for key in ["admin_address"] {
         if let Some(value) = old.shown.get(key) {
@@ -266,6 +272,19 @@ mod tests {
             ["listeners.mode, listeners.group", "admin_address"]
         );
         assert_eq!(diff(&now, &old), Diff::default());
+    }
+
+    #[test]
+    fn another_provider_needs_a_restart_and_takes_no_role_away_before() {
+        let declared = BASE.replace("host = ", "role = 'standby'\nhost = ");
+        let declared = declared.replacen("standby", "primary", 1);
+        let old = Config::from_toml(&format!("{declared}[topology]\nprovider = 'static'")).unwrap();
+        let new = Config::from_toml(BASE).unwrap();
+
+        let now = in_effect(&old, new.clone());
+
+        assert_eq!((&now.source, &now.nodes), (&old.source, &old.nodes));
+        assert_eq!(diff(&now, &new).needs_restart, ["topology.provider"]);
     }
 
     #[test]
