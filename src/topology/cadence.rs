@@ -10,8 +10,9 @@ use crate::clock::BootTime;
 const BRAKE: u32 = 50;
 /// … up to here.
 const BRAKE_MOST: Duration = Duration::from_secs(1);
-/// The first interval of a doubt is as long as so many fast ones, the next half as long, and so on down to one.
-const RAMP: u32 = 5;
+/// Whatever makes one proxy doubt makes a whole fleet doubt in the same moment: the first question to a node that does
+/// not lead comes within so many fast intervals.
+const SPREAD: u32 = 3;
 /// So many fast questions a node, then they slow down.
 const FAST_QUESTIONS: u32 = 40;
 const SLOW_WHILE_HELD: Duration = Duration::from_millis(500);
@@ -46,8 +47,6 @@ pub(crate) struct Tempo {
     pub(crate) own_time: Duration,
     /// Fast questions since the last fact.
     pub(crate) fast: u32,
-    /// How many fast intervals the next one is as long as, while a doubt is young.
-    ramp: u32,
     /// The last interval, once the fast ones are used up.
     pub(crate) slowed: Option<Duration>,
     /// Answers, but is not up yet.
@@ -87,7 +86,7 @@ impl Tempo {
         if !pace.held && !pace.in_use {
             s.active_interval
         } else if pace.lock_ends || self.fast < FAST_QUESTIONS {
-            s.fast_interval * self.ramp.max(1)
+            s.fast_interval
         } else {
             let slowest = if pace.held { SLOW_WHILE_HELD } else { SLOW };
             self.slowed
@@ -148,7 +147,6 @@ impl Tempo {
                 self.slowed = Some(self.in_doubt(pace, s));
             }
         }
-        self.ramp /= 2;
         self.last_sent = Some(now);
         self.under_way.push(now);
         self.wanted = None;
@@ -182,12 +180,10 @@ impl Tempo {
         self.slowed = None;
     }
 
-    /// A doubt begins. Whatever makes one proxy doubt makes a whole fleet doubt in the same moment: each takes its own
-    /// `share` (0 to 1) of the time for its first question, and only the present leader, whose word the doubt is about,
-    /// is asked fast from the first one on. The others have nothing to say before they had time for an election.
+    /// A doubt begins: an answer is wanted within `share` (0 to 1) of the time for it. Only the present leader is asked
+    /// within one fast interval: the doubt is about its word, and the others had no time for an election yet.
     pub(crate) fn doubt(&mut self, since: BootTime, s: &HealthSettings, share: f32) {
-        let intervals = if self.leads { 1 } else { RAMP };
-        self.ramp = intervals;
+        let intervals = if self.leads { 1 } else { SPREAD };
         self.want(since, since + (s.fast_interval * intervals).mul_f32(share));
     }
 
@@ -353,27 +349,20 @@ mod tests {
     }
 
     #[test]
-    fn a_young_doubt_asks_the_leader_fast_and_the_others_ever_faster() {
+    fn a_doubt_asks_the_leader_within_a_fast_interval_and_the_others_within_three() {
         let pace = Pace {
             doubt: true,
             held: true,
             ..Pace::default()
         };
         let s = HealthSettings::default();
-        let intervals = |leads| -> Vec<u64> {
+        let first = |leads, share| {
             let mut node = Tempo { leads, ..asked() };
-            node.doubt(T0, &s, 1.0);
-            let mut intervals = Vec::new();
-            for _ in 0..4 {
-                intervals.push(u64::try_from(due(&node, pace).unwrap().as_millis()).unwrap());
-                node.last_sent = Some(T0);
-                node.sent(T0, pace, &s);
-                node.ended(T0, None);
-            }
-            intervals
+            node.doubt(T0, &s, share);
+            due(&node, pace).unwrap()
         };
-        assert_eq!(intervals(true), [100, 100, 100, 100]);
-        assert_eq!(intervals(false), [500, 200, 100, 100]);
+        assert_eq!([first(true, 0.0), first(false, 0.0)], [ms(0), ms(0)]);
+        assert_eq!([first(true, 1.0), first(false, 1.0)], [ms(100), ms(300)]);
     }
 
     #[test]

@@ -62,14 +62,15 @@ async fn doubt_asks_forty_times_fast_and_then_ever_more_slowly() {
     let scene = Scene::start(Cluster::start(3), &a_fifth()).await;
     let _held = knocking(scene.addr).await;
     let since = Instant::now();
-    tokio::time::sleep(Duration::from_secs(8)).await;
+    tokio::time::sleep(Duration::from_secs(12)).await;
 
     for node in &scene.cluster.nodes {
         let asked = node.rest.asked("/primary", since);
-        // Forty in 0.8 s, some seven up to intervals of 500 ms, then two a second, a fifth more or less.
+        // Forty in 0.8 s, or later where a busy machine's slow answers brake; some seven up to intervals of 500 ms; then
+        // two a second, a fifth more or less.
         assert!(
-            (25..=75).contains(&asked),
-            "{}: {asked} questions in 8 s",
+            (25..=85).contains(&asked),
+            "{}: {asked} questions in 12 s",
             node.name
         );
         let last = Instant::now() - Duration::from_secs(2);
@@ -90,7 +91,7 @@ async fn a_slow_api_is_asked_no_more_often_than_it_can_bear() {
     let since = Instant::now();
     tokio::time::sleep(Duration::from_secs(4)).await;
 
-    // 25 × 30 ms between two questions.
+    // A second between two questions: 50 × 30 ms would be more.
     let asked = scene.cluster.nodes[0].rest.asked("/primary", since);
     assert!(asked <= 7, "{asked} questions in 4 s");
 }
