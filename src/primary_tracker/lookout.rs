@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::runtime::Builder;
@@ -10,7 +10,9 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
 
-use super::{Demand, NodePicture, Operator, Orders, Picture, Progress, Tracker, WhyNobody};
+use super::{
+    Demand, NodePicture, Operator, Orders, Picture, Progress, ProviderError, Tracker, WhyNobody,
+};
 use crate::clock::{BootTime, Clock};
 use crate::metrics::Metrics;
 use crate::topology::{SightedLeader, Sighting, TopologyEvent, TopologyNodeInfo};
@@ -32,8 +34,37 @@ pub(super) struct Lookout {
     _stop: Option<DropGuard>,
 }
 
+/// A look-out that begins with its first use: until then the provider's settings may change.
+#[derive(Debug, Default)]
+pub(super) struct AtFirstUse(OnceLock<Lookout>);
+
 /// Ids that the user has given to nodes, by our names for them; any other has the id of its name.
 pub(super) type Ids = Arc<HashMap<Arc<str>, Uuid>>;
+
+impl AtFirstUse {
+    /// Begins, unless it has already.
+    pub(super) fn start(
+        &self,
+        begin: impl FnOnce() -> Result<Lookout, ProviderError>,
+    ) -> Result<(), ProviderError> {
+        if self.0.get().is_none() {
+            // Of two that start it at the same moment, the later one's thread ends at once.
+            let _ = self.0.set(begin()?);
+        }
+        Ok(())
+    }
+
+    /// One that cannot begin is dead, and the log says why.
+    pub(super) fn get(&self, begin: impl FnOnce() -> Result<Lookout, ProviderError>) -> &Lookout {
+        self.0.get_or_init(|| match begin() {
+            Ok(lookout) => lookout,
+            Err(error) => {
+                error.log();
+                Lookout::dead()
+            }
+        })
+    }
+}
 
 impl Lookout {
     /// Starts to ask. `orders` are made on the new thread.

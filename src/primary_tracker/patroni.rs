@@ -1,13 +1,13 @@
 //! The public provider that asks Patroni.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::broadcast;
 use uuid::Uuid;
 
-use super::lookout::Lookout;
+use super::lookout::{AtFirstUse, Lookout};
 use super::{Orders, ProviderError, TrackerSettings};
 use crate::topology::{
     HealthSettings, NodeRole, NodeSettings, ObservingProvider, Provider, Rest, RestSettings,
@@ -56,8 +56,7 @@ pub struct PatroniTopologyProvider {
     request_timeout: Duration,
     /// Empty: every member's own REST API.
     endpoints: Vec<String>,
-    /// Begun by whoever uses it first: until then the settings may change.
-    lookout: OnceLock<Lookout>,
+    lookout: AtFirstUse,
 }
 
 impl PatroniTopologyProvider {
@@ -69,7 +68,7 @@ impl PatroniTopologyProvider {
             poll_interval: POLL_INTERVAL,
             request_timeout: REQUEST_TIMEOUT,
             endpoints: Vec::new(),
-            lookout: OnceLock::new(),
+            lookout: AtFirstUse::default(),
         }
     }
 
@@ -100,12 +99,7 @@ impl PatroniTopologyProvider {
     /// # Errors
     /// See [`ProviderError`]; nothing was started then.
     pub fn start(&self) -> Result<(), ProviderError> {
-        if self.lookout.get().is_some() {
-            return Ok(());
-        }
-        // Of two that start it at the same moment, the later one's thread ends at once.
-        let _ = self.lookout.set(self.begin()?);
-        Ok(())
+        self.lookout.start(|| self.begin())
     }
 
     /// Ends when each member was asked once and has answered or was given up, at most two seconds after the start: from
@@ -115,13 +109,7 @@ impl PatroniTopologyProvider {
     }
 
     fn lookout(&self) -> &Lookout {
-        self.lookout.get_or_init(|| match self.begin() {
-            Ok(lookout) => lookout,
-            Err(error) => {
-                error.log();
-                Lookout::dead()
-            }
-        })
+        self.lookout.get(|| self.begin())
     }
 
     fn begin(&self) -> Result<Lookout, ProviderError> {

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::broadcast;
 use uuid::Uuid;
 
-use super::lookout::Lookout;
+use super::lookout::{AtFirstUse, Lookout};
 pub use super::provider_error::ProviderError;
 use super::{Orders, TrackerSettings};
 use crate::backend::{Login, LoginSettings, TlsMode};
@@ -70,8 +70,7 @@ pub struct PostgresTopologyProvider {
     poll_interval: Duration,
     tls_mode: TlsMode,
     ca_file: Option<PathBuf>,
-    /// Begun by whoever uses it first: until then the settings may change.
-    lookout: OnceLock<Lookout>,
+    lookout: AtFirstUse,
 }
 
 impl PostgresTopologyProvider {
@@ -83,7 +82,7 @@ impl PostgresTopologyProvider {
             poll_interval: POLL_INTERVAL,
             tls_mode: TlsMode::Prefer,
             ca_file: None,
-            lookout: OnceLock::new(),
+            lookout: AtFirstUse::default(),
         }
     }
 
@@ -113,12 +112,7 @@ impl PostgresTopologyProvider {
     /// # Errors
     /// See [`ProviderError`]; nothing was started then.
     pub fn start(&self) -> Result<(), ProviderError> {
-        if self.lookout.get().is_some() {
-            return Ok(());
-        }
-        // Of two that start it at the same moment, the later one's thread ends at once.
-        let _ = self.lookout.set(self.begin()?);
-        Ok(())
+        self.lookout.start(|| self.begin())
     }
 
     /// Ends when each node was asked once and has answered or was given up, at most two seconds after the start: from
@@ -128,13 +122,7 @@ impl PostgresTopologyProvider {
     }
 
     fn lookout(&self) -> &Lookout {
-        self.lookout.get_or_init(|| match self.begin() {
-            Ok(lookout) => lookout,
-            Err(error) => {
-                error.log();
-                Lookout::dead()
-            }
-        })
+        self.lookout.get(|| self.begin())
     }
 
     fn begin(&self) -> Result<Lookout, ProviderError> {
