@@ -31,7 +31,7 @@ mod value;
 mod views;
 
 pub use builder::{ConfigBuilder, ConfigValue};
-pub(crate) use diff::{diff, in_effect};
+pub(crate) use diff::{Diff, diff, in_effect};
 pub use error::ConfigError;
 
 /// A checked configuration: whatever one of these says can be done, or is refused by the kernel only.

@@ -1,25 +1,27 @@
 //! The whole proxy as one value: start it, learn its addresses, watch who leads, stop it. Several fit in a process.
 
+mod by_hand;
+mod reload;
+
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::opening::{self, OpenListener, Opened};
-use super::outcome::{Bound, FileFailed, ReloadError, ReloadReport, StartError};
+use super::opening::{self, OpenListener};
+use super::outcome::{Bound, FileFailed, StartError};
 use super::threads::Threads;
 use super::window::{Window, WindowNow};
 use crate::admin;
 use crate::clock::Clock;
-use crate::config::{Config, diff, in_effect};
-use crate::metrics::{Metrics, ReloadLabel};
+use crate::config::Config;
+use crate::metrics::Metrics;
 use crate::net::descriptor_limit;
 use crate::primary_tracker::{
-    Demand, Operator, Order, Orders, Picture, PrimaryWatch, Progress, Refused, Reordered, Told,
-    Tracker,
+    Demand, Operator, Orders, Picture, PrimaryWatch, Progress, Reordered, Told, Tracker,
 };
 use crate::routing::{Router, RoutingSettings};
 use crate::session::{self, Command, SessionSettings, Shared};
@@ -173,39 +175,6 @@ impl House {
         PrimaryWatch::new(self.picture.clone())
     }
 
-    /// Names the leader, by its name or its id: pending, until [`Self::confirm_primary`]. Whoever led before loses its
-    /// sessions; the node that leads already is named again without a change. Only with `topology.provider = "manual"`.
-    ///
-    /// # Errors
-    /// See [`Refused`]: then nothing has changed.
-    pub async fn set_primary(&self, node: &str) -> Result<(), Refused> {
-        let name = {
-            let picture = self.picture.borrow();
-            let mut nodes = picture.nodes.iter();
-            let found = nodes.find(|n| *n.name == *node || n.node_id.to_string() == node);
-            found.map_or_else(|| node.into(), |found| Arc::clone(&found.name))
-        };
-        let order = Order::ProposePrimary { node: name };
-        self.operator.tell(order).await
-    }
-
-    /// The leader that was named is ready: clients go there from now on. Only with `topology.provider = "manual"`.
-    ///
-    /// # Errors
-    /// See [`Refused`]: then nothing has changed.
-    pub async fn confirm_primary(&self) -> Result<(), Refused> {
-        self.operator.tell(Order::ConfirmPrimary).await
-    }
-
-    /// Nobody leads: read-write sessions end, and clients wait. Only with `topology.provider = "manual"`.
-    ///
-    /// # Errors
-    /// See [`Refused`]: then nothing has changed.
-    pub async fn clear_primary(&self) -> Result<(), Refused> {
-        let order = Order::SetPrimary { node: None };
-        self.operator.tell(order).await
-    }
-
     /// Ends when each node has been asked once and has answered or was given up, at most two seconds after the
     /// start.
     pub async fn first_round(&self) {
@@ -216,96 +185,6 @@ impl House {
     /// Open sessions, held clients included.
     pub fn sessions(&self) -> usize {
         self.shared.connections()
-    }
-
-    /// Takes on another configuration as a whole: listeners that stay the same are untouched, a removed one drains,
-    /// a removed node gets no new sessions. In effect when this returns.
-    ///
-    /// # Errors
-    /// See [`ReloadError`]: then nothing has changed.
-    pub async fn reload(&self, config: Config) -> Result<ReloadReport, ReloadError> {
-        let (obeyed, done) = oneshot::channel();
-        let result = self.swap(config, obeyed);
-        self.note_reload(result.is_ok());
-        if result.is_ok() {
-            // Gone only with the tracker, whose end is noticed elsewhere.
-            let _ = done.await;
-        }
-        result
-    }
-
-    /// Counts a reload whose file was refused before it came here.
-    pub(crate) fn reload_refused(&self) {
-        self.note_reload(false);
-    }
-
-    fn note_reload(&self, ok: bool) {
-        let result = if ok { "ok" } else { "failed" };
-        self.metrics
-            .config_reloads
-            .get_or_create(&ReloadLabel { result })
-            .inc();
-    }
-
-    /// First everything that can fail, then everything that cannot.
-    fn swap(
-        &self,
-        config: Config,
-        obeyed: oneshot::Sender<()>,
-    ) -> Result<ReloadReport, ReloadError> {
-        let mut state = self.state();
-        let changes = diff(&state.config, &config);
-        let in_words = changes.in_words();
-        let config = in_effect(&state.config, config);
-        let rest = if state.config.rest == config.rest {
-            Arc::clone(&state.rest)
-        } else {
-            Arc::new(Rest::open(config.rest.clone()).map_err(FileFailed::from)?)
-        };
-        let source = if state.config.source == config.source {
-            Arc::clone(&state.source)
-        } else {
-            Arc::new(Sources::open(config.source.clone()).map_err(FileFailed::from)?)
-        };
-        let opened = opening::open_all(&changes.listeners_added)?;
-        let orders = self
-            .orders
-            .try_reserve()
-            .map_err(|_full_or_closed| ReloadError::Busy)?;
-        orders.send((tracker_orders(&config, &rest, &source), obeyed));
-        self.routing.send_replace(config.routing.clone());
-        self.session.send_replace(config.session.clone());
-        self.listen(&mut state, opened);
-        for address in &changes.listeners_removed {
-            if let Some(at) = state
-                .open
-                .iter()
-                .position(|l| l.settings.address == *address)
-            {
-                self.tell(Command::Unlisten(state.open.remove(at).address));
-            }
-        }
-        for settings in changes.listeners_changed {
-            let changed = |l: &&mut OpenListener| l.settings.address == settings.address;
-            if let Some(listener) = state.open.iter_mut().find(changed) {
-                listener.settings = settings;
-                self.tell(listener.serve(Vec::new()));
-            }
-        }
-        state.rest = rest;
-        state.source = source;
-        state.config = config;
-        if let Some(window) = &self.window {
-            window.show(&state.config);
-        }
-        Ok(ReloadReport {
-            changes: in_words,
-            needs_restart: changes
-                .needs_restart
-                .iter()
-                .map(|k| (*k).to_owned())
-                .collect(),
-        })
     }
 
     /// Stops accepting after `drain_delay_secs`, and waits for sessions up to `drain_timeout_secs`: idle ones are
@@ -420,13 +299,6 @@ impl House {
             let _drained = drained;
             session::run(shared, commands, stop).await;
         })
-    }
-
-    fn listen(&self, state: &mut State, opened: Vec<Opened>) {
-        for Opened { listener, sockets } in opened {
-            self.tell(listener.serve(sockets));
-            state.open.push(listener);
-        }
     }
 
     /// The channel holds more than a reload can say, and the worker reads it at once.
