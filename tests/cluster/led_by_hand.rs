@@ -42,7 +42,7 @@ async fn write(at: SocketAddr) -> Outcome {
 }
 
 #[test]
-fn clients_follow_what_an_orchestrator_says_through_a_switchover() {
+fn clients_follow_what_an_orchestrator_says_through_a_switchover_and_a_kill() {
     if lab::require("led by hand").is_none() {
         return;
     }
@@ -96,5 +96,24 @@ fn clients_follow_what_an_orchestrator_says_through_a_switchover() {
     assert_eq!(written_again, written(second));
     let epoch = house.primary().get_primary().unwrap().epoch;
     assert_eq!(epoch, 2);
+
+    // Nor does it fall with its machine: clients wait for the word, and then go where that says.
+    lab.kill(second);
+    assert!(lab.dcs_expire().unwrap());
+    let held = runtime.spawn(write(at));
+    let third = lab::poll(SOON, Duration::from_millis(50), || {
+        let leader = lab.leader().filter(|leader| *leader != second)?;
+        (lab.sql(leader, "SELECT pg_is_in_recovery()").ok()? == "f").then_some(leader)
+    });
+    let third = third.unwrap();
+    thread::sleep(Duration::from_millis(500));
+    assert!(!held.is_finished());
+    let named = order(&house, &address(third));
+    assert_eq!(named.json()["authoritative"]["epoch"], 3, "{}", named.body);
+    assert_eq!(runtime.block_on(held).unwrap(), written(third));
+    // The old one comes back and follows: nobody goes there.
+    lab.start(second).unwrap();
+    assert_eq!(lab.wait_healthy().unwrap(), third);
+    assert_eq!(runtime.block_on(write(at)), written(third));
     runtime.block_on(house.stop());
 }

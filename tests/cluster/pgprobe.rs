@@ -1,6 +1,6 @@
 //! Providers `postgres` and `static`: who leads is not asked of Patroni, in moves of its real cluster.
 
-use std::{thread, time::Duration};
+use std::{fs, thread, time::Duration};
 
 use serde_json::Value;
 
@@ -30,6 +30,8 @@ fn the_nodes_own_postgresql_says_who_leads() {
     an_old_primary_that_comes_back_by_hand_is_stale(&stage);
     a_frozen_server_keeps_no_probe(&stage);
     a_declared_primary_is_waited_for(&mut stage);
+    a_changed_role_and_a_reload_follow_a_switchover(&stage);
+    a_changed_role_and_a_reload_end_the_wait_for_a_dead_primary(&stage);
 }
 
 /// The leader dies with its machine; then its PostgreSQL is started without Patroni, writable, on its old timeline.
@@ -122,6 +124,53 @@ fn a_declared_primary_is_waited_for(stage: &mut Stage) {
 
     let attempts = writers.stop();
     stage.assert_all_served("declared primary killed", &attempts);
+}
+
+fn a_changed_role_and_a_reload_follow_a_switchover(stage: &Stage) {
+    let (old, epoch) = (stage.settle(), stage.proxy.metric("epoch").unwrap());
+    let new = stage.lab.replicas()[0];
+    stage.lab.switchover(new).unwrap();
+    assert_eq!(stage.lab.wait_healthy().unwrap(), new);
+
+    declare(stage, new);
+    assert_eq!(stage.write_one(), stage.written_at(new));
+    assert_eq!(stage.backends_at(old), Some(0));
+    assert_eq!(stage.proxy.metric("epoch"), Some(epoch + 1.0));
+}
+
+/// Nobody is turned away: they wait for the operator.
+fn a_changed_role_and_a_reload_end_the_wait_for_a_dead_primary(stage: &Stage) {
+    let (lab, old) = (&stage.lab, stage.settle());
+    let writers = stage.writers();
+    lab.kill(old);
+    assert!(lab.dcs_expire().unwrap());
+    let new = stage.wait("new leader", || {
+        let leader = lab.leader().filter(|leader| *leader != old)?;
+        (in_recovery(lab, leader)? == "f").then_some(leader)
+    });
+    stage.wait("end of the lease", || {
+        stage.proxy.topology()?["currentPrimary"]
+            .is_null()
+            .then_some(())
+    });
+
+    declare(stage, new);
+    assert_eq!(stage.write_one(), stage.written_at(new));
+    lab.start(old).unwrap();
+    let attempts = writers.stop();
+    stage.assert_all_served("kill, and another declared primary", &attempts);
+}
+
+/// Writes into the proxy's file who is the primary, and reloads it.
+fn declare(stage: &Stage, primary: Node) {
+    let text = fs::read_to_string(&stage.proxy.file).unwrap();
+    let row = |role| format!("host = \"{}\"\nrole = \"{role}\"", stage.lab.ip(primary));
+    let text = text
+        .replace("role = \"primary\"", "role = \"standby\"")
+        .replace(&row("standby"), &row("primary"));
+    fs::write(&stage.proxy.file, text).unwrap();
+    stage.proxy.reload();
+    stage.proxy.wait_for_leader(&stage.lab, primary).unwrap();
 }
 
 fn in_recovery(lab: &Lab, node: Node) -> Option<String> {

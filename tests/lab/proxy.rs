@@ -109,6 +109,12 @@ impl Proxy {
         Some(values.sum())
     }
 
+    /// Tells it to read its file again.
+    pub fn reload(&self) {
+        let pid = Pid::from_raw(self.child.id().cast_signed());
+        process::signal(&[pid], Signal::SIGHUP);
+    }
+
     /// The process, for whoever counts its resources.
     pub fn pid(&self) -> u32 {
         self.child.id()
