@@ -510,6 +510,42 @@ async fn a_cancel_finds_the_right_replica_a_hundred_times_of_a_hundred() {
     assert_eq!(cancels, [0, 50, 50]);
 }
 
+/// It cannot be told from a new session, so it goes to whose turn it is.
+#[tokio::test]
+async fn a_cancel_inside_tls_reaches_the_right_one_of_two_replicas_every_other_time() {
+    let library = Library::open(3, REPLICA).await;
+    let nodes = &library.scene.cluster.nodes;
+    for node in nodes {
+        node.postgres.script(|script| script.ssl = b'S');
+    }
+    let accepted = || nodes.iter().map(|node| node.postgres.accepted());
+    let before: Vec<_> = accepted().collect();
+    let encrypted = async || {
+        let mut client = Client::connect(library.desk).await.unwrap();
+        assert_eq!(client.ask(&wire::SSL_REQUEST).await.unwrap(), b'S');
+        client.send(&wire::CLIENT_HELLO).await.unwrap();
+        let mut hello = [0; 16];
+        let read = tokio::io::AsyncReadExt::read_exact(&mut client.stream, &mut hello);
+        within(PATIENCE, "the server's hello", read).await.unwrap();
+        client
+    };
+
+    let session = encrypted().await;
+    let own = accepted().zip(&before).position(|(now, was)| now > *was);
+    for _ in 0..20 {
+        encrypted().await;
+    }
+
+    let reached: Vec<_> = accepted()
+        .zip(&before)
+        .map(|(now, was)| now - was)
+        .collect();
+    let own = own.unwrap();
+    let other = 3 - own;
+    assert_eq!((reached[0], reached[own], reached[other]), (0, 1 + 10, 10));
+    drop(session);
+}
+
 #[tokio::test]
 async fn a_listener_whose_route_changes_goes_on_accepting() {
     let mut cluster = Cluster::start(2);
