@@ -258,7 +258,7 @@ async fn a_leader_by_hand_is_named_disabled_enabled_and_cleared() {
 
 #[tokio::test]
 async fn an_unpin_makes_another_cluster_welcome_at_once() {
-    let mut desk = Desk::open("").await;
+    let desk = Desk::open("").await;
     for node in &desk.scene.cluster.nodes {
         let other = crate::fakes::body::Body::primary(&node.name, 1).scope("another");
         let other = crate::fakes::answer::Answer::new(200, other);

@@ -233,6 +233,65 @@ async fn a_wrong_cluster_is_said_once_and_named() {
 }
 
 #[tokio::test]
+async fn numbers_of_the_cluster_that_do_not_fit_ours_are_named_and_others_are_not() {
+    for (ttl, held, doubts) in [(12, 26, 2), (30, 45, 0)] {
+        let mut cluster = Cluster::start(1);
+        cluster.lead(0, 1);
+        let config = format!("{{\"ttl\": {ttl}, \"loop_wait\": 10}}");
+        let rest = &cluster.nodes[0].rest;
+        rest.answers("/config", Answer::bytes(200, config));
+        let tempo = Tempo {
+            write_timeout_secs: held,
+            ..Tempo::default()
+        };
+        let since = Instant::now();
+        let proxy = start(&cluster, &tempo).await;
+        assert!(eventually(PATIENCE, || rest.asked("/config", since) > 0).await);
+        rest.after_questions(3).await;
+
+        let log = proxy.log();
+        let lease = [
+            "topology.lease_timeout_secs",
+            "lease_timeout_secs=2",
+            "ttl=12",
+            "loop_wait=10",
+        ];
+        let hold = ["write_timeout_secs=26", "failover_secs=27"];
+        let said = |words: &[&str]| {
+            let all = |line: &&String| words.iter().all(|word| line.contains(word));
+            log.iter().filter(all).count()
+        };
+        assert_eq!(said(&lease) + said(&hold), doubts, "{log:?}");
+        assert_eq!(
+            said(&["ttl="]) + said(&["failover_secs"]),
+            doubts,
+            "{log:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_member_that_the_file_does_not_name_is_said_once() {
+    let mut cluster = Cluster::start(3);
+    cluster.lead_openly(0, 1);
+    let tempo = Tempo {
+        topology: "provider = \"patroni\"\npoll_interval_secs = 0.05".to_owned(),
+        ..Tempo::default()
+    };
+    let text = tempo.toml() + &cluster.node_tables_of(&[0, 1]);
+    let since = Instant::now();
+    let proxy = Proxy::start(&text, SocketAddr::new(cluster.beside(), 25_432)).await;
+    let views = || cluster.nodes[0].rest.asked("/cluster", since);
+    assert!(eventually(PATIENCE, || views() > 10).await);
+
+    let log = proxy.log();
+    let third = cluster.nodes[2].postgres.addr().to_string();
+    let of_it: Vec<_> = log.iter().filter(|line| line.contains(&third)).collect();
+    assert_eq!(of_it.len(), 1, "{log:?}");
+    assert!(of_it[0].contains("no configured node"), "{log:?}");
+}
+
+#[tokio::test]
 async fn a_held_client_that_floods_is_not_remembered() {
     let cluster = Cluster::start(1);
     let proxy = start(&cluster, &Tempo::default()).await;
