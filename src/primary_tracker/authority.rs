@@ -103,12 +103,17 @@ impl Authority {
         let until = ends.map_or(lease_ends, |ends| ends.min(lease_ends));
         match &mut self.reign {
             Some(reign) if reign.is_same(&named) => {
-                if asked >= reign.asked {
+                let first_word = named.confirmed && !reign.info.is_confirmed;
+                if first_word || asked >= reign.asked {
                     (reign.asked, reign.until) = (asked, Some(until));
                 }
+                reign.timeline = if first_word {
+                    named.timeline
+                } else {
+                    reign.timeline.or(named.timeline)
+                };
                 reign.info.is_confirmed |= named.confirmed;
                 reign.info.address = named.address;
-                reign.timeline = reign.timeline.or(named.timeline);
             }
             _ if now.at < until => self.begin(named, asked, Some(until), now),
             // Another one leads, but its proof is too old to follow it: nobody.
@@ -223,14 +228,14 @@ impl Authority {
 }
 
 impl Reign {
-    /// The same node at the same address on the same timeline; one that is left out is the same. The address of a
-    /// pending one is hearsay: its own word may come from what the name means.
+    /// The same node at the same address on the same timeline; one that is left out is the same. Of a pending one both
+    /// are hearsay: its own word may come from what the name means, and a cluster's view is a timeline behind for a
+    /// moment after a promotion.
     fn is_same(&self, named: &Named) -> bool {
-        self.info.node_id == named.node_id
-            && (self.info.address == named.address || !self.info.is_confirmed)
-            && (self.timeline.is_none()
-                || named.timeline.is_none()
-                || self.timeline == named.timeline)
+        let same_timeline =
+            self.timeline.is_none() || named.timeline.is_none() || self.timeline == named.timeline;
+        let agrees = self.info.address == named.address && same_timeline;
+        self.info.node_id == named.node_id && (agrees || !self.info.is_confirmed)
     }
 }
 
@@ -448,6 +453,28 @@ mod tests {
         assert_eq!(stage.hear(named(1)), Some(Confirmed { node_id: id(1) }));
         let info = stage.authority.primary(stage.now.at).unwrap();
         assert_eq!((&*info.address, info.epoch), ("10.0.0.1:5432", 1));
+    }
+
+    #[test]
+    fn a_pending_leader_that_was_just_promoted_is_confirmed_on_its_own_timeline_and_from_its_own_question()
+     {
+        let mut stage = Stage::new();
+        let asked = stage.now.at;
+        stage.pass(2);
+        let pending = Named {
+            timeline: Some(4),
+            confirmed: false,
+            ..named(1)
+        };
+        assert_eq!(stage.hear(pending), changed(None, 1));
+
+        // Sent before the view was shown, answered after it.
+        let told = stage.authority.hear(named(1), asked, None, stage.now);
+
+        assert_eq!(told, Some(Confirmed { node_id: id(1) }));
+        assert_eq!(stage.leads(), Some((id(1), 1)));
+        assert_eq!(stage.authority.ends(stage.now.at), Some(asked + LEASE));
+        assert_eq!(stage.hear(named(1)), None, "on the timeline that it named");
     }
 
     #[test]
