@@ -388,8 +388,9 @@ impl Poller {
     /// Asks the next endpoint for its view, if it is time; when it will be.
     fn send_view(&mut self, now: BootTime, pace: Pace) -> Option<BootTime> {
         let views = self.views.as_mut()?;
-        if views.due(pace).is_some_and(|at| at <= now) {
-            let (asked, place) = views.ask(now, pace);
+        if views.due(pace).is_some_and(|at| at <= now)
+            && let Some((asked, place)) = views.ask(now, pace)
+        {
             let (rest, path, clock) = (Arc::clone(&self.rest), "/cluster", self.clock);
             self.under_way.spawn(async move {
                 let outcome = ask(Question { place, rest, path }, clock).await;

@@ -81,6 +81,8 @@ struct Endpoint {
     name: Arc<str>,
     host: Host,
     port: u16,
+    /// Its question has not ended, whatever has become of the round: a hung one is asked no second one meanwhile.
+    under_way: Option<BootTime>,
 }
 
 /// The endpoints are being asked.
@@ -103,6 +105,7 @@ impl Views {
             name: Arc::clone(&url.host),
             host: Host::new(&url.host),
             port: url.port,
+            under_way: None,
         };
         Self {
             endpoints: settings.endpoints.iter().map(endpoint).collect(),
@@ -119,19 +122,30 @@ impl Views {
     /// When to ask next; `None` while only answers are waited for.
     pub(super) fn due(&self, pace: Pace) -> Option<BootTime> {
         match &self.round {
-            _ if self.endpoints.is_empty() => None,
-            Some(round) => (self.next < self.endpoints.len()).then_some(round.next_at),
-            None => self.tempo.next(pace, &self.rhythm, NO_LEADER, self.jitter),
+            Some(round) => self.free_from(self.next).map(|_| round.next_at),
+            None => {
+                let due = self.tempo.next(pace, &self.rhythm, NO_LEADER, self.jitter);
+                due.filter(|_| self.free_from(0).is_some())
+            }
         }
     }
 
-    /// The question that is due.
-    pub(super) fn ask(&mut self, now: BootTime, pace: Pace) -> (ViewAsked, Place) {
+    /// The first endpoint from there on that may be asked.
+    fn free_from(&self, at: usize) -> Option<usize> {
+        let mut ahead = self.endpoints.iter().enumerate().skip(at);
+        ahead
+            .find(|(_, endpoint)| endpoint.under_way.is_none())
+            .map(|(at, _)| at)
+    }
+
+    /// The question that is due; `None` when nobody is free to be asked.
+    pub(super) fn ask(&mut self, now: BootTime, pace: Pace) -> Option<(ViewAsked, Place)> {
         if self.round.is_none() {
             self.tempo.sent(now, pace, &self.rhythm);
             self.jitter = fastrand::f32();
             self.next = 0;
         }
+        let at = self.free_from(self.next)?;
         let round = self.round.get_or_insert(Round {
             began: now,
             next_at: now,
@@ -143,11 +157,12 @@ impl Views {
         round.next_at = now + self.timeout / SHARE;
         let asked = ViewAsked {
             round: round.began,
-            endpoint: self.next,
+            endpoint: at,
             sent: now,
         };
-        let endpoint = &self.endpoints[self.next];
-        self.next += 1;
+        let endpoint = &mut self.endpoints[at];
+        endpoint.under_way = Some(now);
+        self.next = at + 1;
         let place = Place {
             name: Arc::clone(&endpoint.name),
             host: endpoint.host.asker(),
@@ -156,7 +171,7 @@ impl Views {
             only: false,
             limit: self.timeout,
         };
-        (asked, place)
+        Some((asked, place))
     }
 
     /// A question has ended. A view is news, until it has been said whether it is of use; else the next endpoint is
@@ -167,9 +182,11 @@ impl Views {
         now: BootTime,
         outcome: Result<Reply, NoAnswer>,
     ) -> Option<Result<ViewSeen, NoView>> {
+        let endpoint = self.endpoints.get_mut(asked.endpoint)?;
+        endpoint.under_way = endpoint.under_way.filter(|sent| *sent != asked.sent);
+        let endpoint = &endpoint.url;
         let round = self.round.as_mut().filter(|r| r.began == asked.round)?;
         round.under_way -= 1;
-        let endpoint = &self.endpoints.get(asked.endpoint)?.url;
         let took = now.saturating_sub(asked.sent);
         let view = match outcome {
             Ok(reply) => {
@@ -206,7 +223,7 @@ impl Views {
     /// The view that was shown last is of no use, or is no longer: the next endpoint is asked, if any is left.
     pub(super) fn refuse(&mut self, now: BootTime) -> Option<NoView> {
         if self.round.is_none() {
-            if self.next >= self.endpoints.len() {
+            if self.free_from(self.next).is_none() {
                 return Some(NoView);
             }
             self.round = Some(Round {
@@ -221,9 +238,10 @@ impl Views {
     }
 
     fn go_on(&mut self, now: BootTime) -> Option<NoView> {
+        let is_left = self.free_from(self.next).is_some();
         let round = self.round.as_mut()?;
         round.next_at = now;
-        if self.next < self.endpoints.len() || round.under_way > 0 {
+        if is_left || round.under_way > 0 {
             return None;
         }
         if !round.shown && !std::mem::replace(&mut self.silent_said, true) {
@@ -301,7 +319,7 @@ mod tests {
     fn ask(views: &mut Views, now: BootTime) -> (ViewAsked, String) {
         let due = views.due(Pace::default());
         assert!(due.is_some_and(|at| at <= now), "{due:?}");
-        let (asked, place) = views.ask(now, Pace::default());
+        let (asked, place) = views.ask(now, Pace::default()).unwrap();
         (asked, place.name.to_string())
     }
 
@@ -343,6 +361,29 @@ mod tests {
             views.ended(second, ms(700), Ok(reply(200))).is_none(),
             "too late"
         );
+    }
+
+    #[test]
+    fn a_hung_endpoint_is_asked_no_second_question_and_the_others_at_once() {
+        let mut views = three();
+        let (hung, _) = ask(&mut views, AT);
+        let (second, _) = ask(&mut views, ms(500));
+        views
+            .ended(second, ms(501), Ok(reply(200)))
+            .unwrap()
+            .unwrap();
+        views.close();
+
+        for round in 1..=5 {
+            let at = ms(2500 * round);
+            let (asked, name) = ask(&mut views, at);
+            assert_eq!(name, "10.0.0.2");
+            views.ended(asked, at, Ok(reply(200))).unwrap().unwrap();
+            views.close();
+        }
+
+        assert!(views.ended(hung, ms(13_000), Err(refused())).is_none());
+        assert_eq!(ask(&mut views, ms(15_000)).1, "10.0.0.1");
     }
 
     #[test]
