@@ -134,8 +134,8 @@ struct Asked {
     port: u16,
     /// Only when the REST API is elsewhere: then PostgreSQL's host is bound to it by configuration.
     postgres: Option<Host>,
-    /// The address that answered last.
-    answered: Option<SocketAddr>,
+    /// The address that answered the newest question, and when that was sent.
+    answered: Option<(SocketAddr, BootTime)>,
     /// The address that PostgreSQL was last found at, as long as `postgres` still has it.
     bound: Option<SocketAddr>,
     /// Holds a lease: its questions go to that address alone.
@@ -278,7 +278,7 @@ impl Poller {
     pub(crate) fn address(&self, id: NodeId) -> Option<SocketAddr> {
         let node = self.nodes.iter().find(|node| node.id == id)?;
         let known = node.postgres.as_ref().unwrap_or(&node.host).addresses();
-        let answered = node.answered.filter(|addr| known.contains(addr));
+        let answered = node.answers_at().filter(|addr| known.contains(addr));
         Some(at_port(
             answered.or(known.first().copied())?,
             node.settings.port,
@@ -457,7 +457,7 @@ impl Poller {
                     "answered"
                 );
                 told.said.and_then(|said| {
-                    node.answered = Some(at_port(told.from, 0));
+                    node.heard_at(told.from, ended.sent);
                     node.dial(told.from).map(|dial| Heard { dial, said })
                 })
             }
@@ -485,12 +485,23 @@ impl Asked {
         self.tempo.under_way.len() + self.witness.under_way() < 2
     }
 
+    fn answers_at(&self) -> Option<SocketAddr> {
+        self.answered.map(|(addr, _)| addr)
+    }
+
+    /// The answer to an earlier question, which may come from another address of the node, says nothing new.
+    fn heard_at(&mut self, from: SocketAddr, sent: BootTime) {
+        if self.answered.is_none_or(|(_, newest)| newest <= sent) {
+            self.answered = Some((at_port(from, 0), sent));
+        }
+    }
+
     fn place(&self, limit: Duration) -> Place {
         Place {
             name: Arc::clone(&self.name),
             host: self.host.asker(),
             port: self.port,
-            prefer: self.answered,
+            prefer: self.answers_at(),
             only: self.leased,
             limit,
         }
@@ -524,5 +535,53 @@ fn at_rest(health: HealthSettings, source: &Sources) -> HealthSettings {
     HealthSettings {
         check_interval: source.at_rest(&health),
         ..health
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::answer::{Role, State};
+    use super::super::{NodeRole, RestSettings};
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_late_answer_of_another_address_says_nothing_of_where_the_node_is() {
+        let clock = Clock::paused();
+        let rest = Arc::new(Rest::open(RestSettings::default()).unwrap());
+        let lease = Duration::from_secs(10);
+        let source = Arc::new(Sources::Check);
+        let mut poller = Poller::new(clock, HealthSettings::default(), source, rest, lease);
+        let node = NodeSettings {
+            name: "pg1".into(),
+            host: "10.0.0.1".into(),
+            port: 5432,
+            rest_host: None,
+            rest_port: 8008,
+            role: NodeRole::Auto,
+            enabled: true,
+            weight: 100,
+        };
+        poller.add(NodeId(1), node);
+        let mut answers = |from: &str, sent| {
+            let told = Told {
+                from: from.parse().unwrap(),
+                own_time: Duration::ZERO,
+                said: Ok(Answer::of(503, Role::Replica, State::Running)),
+            };
+            let ended = Ended {
+                sent,
+                received: clock.now(),
+                outcome: Ok(told),
+            };
+            poller.read(NodeId(1), ended);
+            poller.nodes[0].place(lease).prefer
+        };
+        let early = clock.now();
+        let late = early + Duration::from_secs(1);
+        let first = Some("10.0.0.1:0".parse().unwrap());
+
+        assert_eq!(answers("10.0.0.1:8008", late), first);
+        assert_eq!(answers("10.0.0.2:8008", early), first);
+        assert_ne!(answers("10.0.0.2:8008", late + lease), first);
     }
 }
