@@ -272,10 +272,11 @@ impl<'a> Members<'a> {
         self.text(key).filter(|word| word.len() <= LONGEST_WORD)
     }
 
-    /// For addresses, which may be longer than words.
+    /// For addresses, which may be longer than words. What steers a terminal is no text: it ends in our log.
     pub(super) fn text(&self, key: &str) -> Option<String> {
         match self.value(key)? {
-            Value::String(text) if !text.is_empty() && text.len() <= LONGEST_TEXT => Some(text),
+            Value::String(text) if text.is_empty() || text.len() > LONGEST_TEXT => None,
+            Value::String(text) => (!text.contains(char::is_control)).then_some(text),
             _ => None,
         }
     }
@@ -346,6 +347,18 @@ mod tests {
         assert_eq!(said.date, Some(1_796_016_351));
         assert_eq!(said.position, Some(83_886_176));
         assert_eq!(said.in_words(), "200 running primary 1");
+    }
+
+    #[test]
+    fn a_text_that_steers_a_terminal_is_none() {
+        let said = read(
+            r#"{"role": "primary", "state": "running", "patroni": {"scope": "main\u001b[2J"},
+                "database_system_identifier": "7\nERROR", "replication_state": "streaming\u0000"}"#,
+        )
+        .unwrap();
+
+        assert_eq!((said.scope, said.system_identifier), (None, None));
+        assert_eq!(said.replication_state, None);
     }
 
     #[test]
