@@ -13,7 +13,7 @@ use super::record::Record;
 use super::{Demand, Orders, Picture, Reordered, Told};
 use crate::clock::{BootTime, Clock};
 use crate::metrics::Metrics;
-use crate::topology::{Chaos, Dynamic, News, NodeId, NodeSettings, Poller};
+use crate::topology::{Chaos, Dynamic, News, NodeId, NodeSettings, Poller, Sight};
 
 /// A sign of life at least so often, also when nothing happens.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -161,7 +161,7 @@ impl Tracker {
         }
     }
 
-    fn take_in(&mut self, news: News) -> bool {
+    pub(super) fn take_in(&mut self, news: News) -> bool {
         let now = self.clock.now();
         match news {
             News::Observed(seen) => {
@@ -174,7 +174,7 @@ impl Tracker {
                 self.learn(dynamic);
                 false
             }
-            News::Saw(sight) if self.chaos.is_silenced(sight.node) => false,
+            News::Saw(sight) if !self.hears(&sight) => false,
             News::Saw(sight) => {
                 let vouched = self.decider.testify(&sight, now);
                 if vouched {
@@ -183,6 +183,13 @@ impl Tracker {
                 false
             }
         }
+    }
+
+    /// A silence that is played has its effect, on who sees and on who is seen.
+    fn hears(&self, sight: &Sight) -> bool {
+        let leader = self.decider.reign.as_ref().map(|reign| reign.id);
+        let mut concerned = leader.into_iter().chain([sight.node]);
+        !concerned.any(|id| self.chaos.is_silenced(id))
     }
 
     pub(super) fn add(&mut self, node: NodeSettings) {

@@ -13,7 +13,8 @@ use crate::primary_tracker::{
     Demand, Fault, Order, Orders, Picture, Progress, Refused, TrackerSettings, WhyNobody,
 };
 use crate::topology::{
-    Answer, HealthSettings, Heard, NodeId, NodeSettings, Observation, Rest, RestSettings, Sources,
+    Answer, HealthSettings, Heard, News, NodeId, NodeSettings, Observation, Rest, RestSettings,
+    Sight, Sources, View,
 };
 
 /// A tracker that is told what its nodes say, and what it publishes.
@@ -249,6 +250,41 @@ async fn a_node_forced_unhealthy_is_down_at_once_and_its_words_are_silence() {
         desk.says(0, 200, "primary", 5);
     }
     assert_eq!(desk.routed().as_deref(), Some("n1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_witness_speaks_for_a_leader_that_is_forced_unhealthy() {
+    let mut desk = Desk::settled();
+    let view = br#"{"members":[{"name":"n1","role":"leader","state":"running","timeline":5}]}"#;
+    let date = "Mon, 30 Nov 2026 05:25:51 GMT";
+    let witness = body("replica", "running", 5).replacen('{', r#"{"dcs_last_seen":1796016351,"#, 1);
+    let sees = |desk: &mut Desk| {
+        let now = desk.now();
+        let seen = Observation {
+            node: NodeId(1),
+            sent: now,
+            took: Duration::ZERO,
+            heard: Ok(Heard {
+                dial: "127.0.1.2:5432".parse().unwrap(),
+                said: Answer::read(503, Some(date), witness.as_bytes()).unwrap(),
+            }),
+        };
+        desk.tracker.decider.observe(seen, now);
+        desk.tracker.take_in(News::Saw(Sight {
+            node: NodeId(1),
+            sent: now,
+            view: View::read(200, view).unwrap(),
+        }));
+        desk.tracker.metrics.witness.get()
+    };
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(sees(&mut desk), 1, "while the silence is real");
+
+    let node = "n1".into();
+    desk.order(Order::Chaos(Fault::ForceUnhealthy { node }))
+        .unwrap();
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(sees(&mut desk), 1, "asked before, answered after");
 }
 
 #[tokio::test(start_paused = true)]
