@@ -133,6 +133,7 @@ impl Decider {
     fn standing_claims(&self, now: BootTime) -> Vec<(NodeId, &Claim)> {
         self.records
             .iter()
+            .filter(|record| !self.is_double(record))
             .filter_map(|record| {
                 let claim = record.standing_claim(now)?;
                 let reigns = self
@@ -234,7 +235,11 @@ impl Decider {
         self.why = (!record.is_enabled()).then_some(WhyNobody::Disabled);
         self.pins.learn(&claim, now);
         match &mut self.reign {
-            Some(reign) if reign.id == id && reign.is_same(&claim) => {
+            // The name is not compared: a discovered node may turn out to be a configured one.
+            Some(reign) if reign.is_same(&claim) => {
+                reign.id = id;
+                reign.leader.name = Arc::clone(&record.settings.name);
+                reign.leader.node_id = record.node_id;
                 reign.extend(&claim);
                 self.gap.proof(claim.sent);
                 if claim.vouched.is_some() {

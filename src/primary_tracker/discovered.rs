@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::decider::Decider;
+use super::record::Record;
 use crate::clock::BootTime;
 use crate::topology::{Answer, NodeId};
 
@@ -70,20 +71,32 @@ impl Decider {
         }
     }
 
-    /// Discovered nodes that have left the cluster for good. The one that leads is never forgotten.
+    /// Discovered nodes that have left the cluster for good, or that a configured node turns out to be. The one that
+    /// leads is never forgotten.
     pub(super) fn left_for_good(&self, now: BootTime) -> Vec<NodeId> {
         let patience = self.settings.lease_timeout * GONE_AFTER;
-        let reigns = |id| self.reign.as_ref().is_some_and(|reign| reign.id == id);
-        self.records
-            .iter()
-            .filter(|record| !reigns(record.id))
-            .filter(|record| {
-                record
-                    .discovered
-                    .is_some_and(|discovered| now.saturating_sub(discovered.listed) >= patience)
+        let is_gone = |record: &&Record| {
+            record.discovered.is_some_and(|discovered| {
+                let unlisted = now.saturating_sub(discovered.listed) >= patience;
+                unlisted || self.is_double(record)
             })
+        };
+        let gone = self.records.iter().filter(is_gone);
+        gone.filter(|record| !self.reigns(record.id))
             .map(|record| record.id)
             .collect()
+    }
+
+    /// One machine is one node: discovered, because the name of a configured one was not known to be its address yet.
+    pub(super) fn is_double(&self, record: &Record) -> bool {
+        let mut others = self.records.iter().filter(|r| r.discovered.is_none());
+        record.discovered.is_some()
+            && record.dial.is_some()
+            && others.any(|other| other.dial == record.dial)
+    }
+
+    pub(super) fn reigns(&self, id: NodeId) -> bool {
+        self.reign.as_ref().is_some_and(|reign| reign.id == id)
     }
 
     fn known_scope(&self) -> Option<Arc<str>> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Tracker;
 use super::discovered::Discovered;
+use super::record::Record;
 use crate::clock::BootTime;
 use crate::net::canonical;
 use crate::topology::{Member, NoView, NodeRole, NodeSettings, Sources, ViewSeen};
@@ -63,12 +64,12 @@ impl Tracker {
         let (Some(host), Some(api)) = (&member.host, &member.api) else {
             return Err("it does not say where it can be reached, and is not used");
         };
-        let discovered = self
-            .decider
-            .records
-            .iter()
-            .filter(|r| r.discovered.is_some());
-        if discovered.count() >= MOST_DISCOVERED {
+        let records = || self.decider.records.iter();
+        if records().any(|r| r.discovered.is_none() && r.settings.name == member.name) {
+            return Err("it has the name of one at another address, and is not used");
+        }
+        let known = |r: &&Record| r.discovered.is_some() && r.settings.name != member.name;
+        if records().filter(known).count() >= MOST_DISCOVERED {
             return Err("there are too many such members, and it is not used");
         }
         Ok(NodeSettings {
@@ -84,13 +85,13 @@ impl Tracker {
     }
 
     fn discover(&mut self, node: NodeSettings, now: BootTime) {
-        // It has moved: the machine at its old address is another one.
-        let moved = self
-            .decider
-            .records
-            .iter()
-            .find(|r| r.settings.name == node.name);
-        if let Some(id) = moved.filter(|r| r.discovered.is_some()).map(|r| r.id) {
+        // It has moved: the machine at its old address is another one. While that leads, this is hearsay.
+        let records = &self.decider.records;
+        let moved = records.iter().find(|r| r.settings.name == node.name);
+        if let Some(id) = moved.map(|r| r.id) {
+            if self.decider.reigns(id) {
+                return;
+            }
             self.remove(id);
         }
         tracing::info!(

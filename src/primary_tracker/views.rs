@@ -243,7 +243,8 @@ impl Decider {
         let own = itself.and_then(|record| record.claim(now));
         let timeline = named.timeline.max(own.and_then(|claim| claim.timeline));
         let lower = |known| timeline.is_some() && timeline < known;
-        let others = self.records.iter().filter(|r| Some(r.id) != named.node);
+        let others = self.records.iter();
+        let others = others.filter(|r| Some(r.id) != named.node && !self.is_double(r));
         let mut claims = others.filter_map(|record| record.claim(now));
         lower(self.pins.highest_timeline)
             || claims.any(|claim| {
@@ -267,7 +268,9 @@ impl Decider {
 
     /// Which node each member is. A name is not enough where another member has the node's address.
     fn nodes_of(&self, view: &View) -> Vec<Option<NodeId>> {
-        let has = |member: &Member, r: &Record| member.has_address_of(&r.settings, r.dial);
+        let has = |member: &Member, r: &Record| {
+            member.has_address_of(&r.settings, r.dial) && !self.is_double(r)
+        };
         let by_address = |member| self.records.iter().find(|r| has(member, r));
         let by_name = |member: &Member| {
             self.records.iter().find(|r| {

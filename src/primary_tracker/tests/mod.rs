@@ -1,6 +1,7 @@
 //! The rules of authority as sentences, and recorded failovers replayed.
 
 mod by_hand;
+mod discovery;
 mod orders;
 mod pins;
 mod reading;

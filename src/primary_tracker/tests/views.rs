@@ -7,7 +7,7 @@ use crate::clock::BootTime;
 use crate::primary_tracker::WhyNobody;
 use crate::primary_tracker::discovered::Discovered;
 use crate::primary_tracker::views::{ByView, Heeded};
-use crate::topology::{NodeId, View, ViewSeen};
+use crate::topology::{Answer, Heard, NodeId, View, ViewSeen};
 
 /// A member of a view: node `n`, its role and its timeline.
 type Listed = (u64, &'static str, u32);
@@ -429,6 +429,56 @@ fn a_discovered_node_of_another_cluster_never_makes_the_known_one_give_way() {
         arena.say(4, 200, &of_cluster("primary", "running", 9, "main", "8"));
     }
     assert_eq!(arena.routed(), None);
+}
+
+/// What node 4 says, of the machine at which n1 is.
+fn as_n1(arena: &mut Arena) {
+    let words = body("primary", "running", 5);
+    let heard = Heard {
+        dial: "127.0.1.1:5432".parse().unwrap(),
+        said: Answer::read(200, None, words.as_bytes()).unwrap(),
+    };
+    arena.observe(4, arena.now, Ok(heard));
+}
+
+#[test]
+fn a_discovered_node_that_a_configured_one_turns_out_to_be_is_no_second_leader() {
+    let mut arena = Arena::settled();
+    let session = arena.session();
+    // The name of n1's host was not known to be this address when the view came.
+    arena.discover(4);
+    for _ in 0..UP_AFTER {
+        as_n1(&mut arena);
+        arena.leads(1, 5);
+    }
+
+    assert_eq!((arena.routed(), arena.conflicts()), (Some(1), 0));
+    assert!(!session.is_revoked());
+    assert_eq!(arena.decider.left_for_good(arena.now), [NodeId(4)]);
+}
+
+#[test]
+fn a_discovered_leader_that_a_configured_node_turns_out_to_be_stays_in_its_epoch() {
+    let mut arena = Arena::new();
+    arena.discover(4);
+    arena.follows(2, 5);
+    for _ in 0..UP_AFTER {
+        as_n1(&mut arena);
+    }
+    assert_eq!((arena.routed(), arena.epoch()), (Some(4), 1));
+    let session = arena.session();
+
+    for _ in 0..UP_AFTER {
+        arena.leads(1, 5);
+        as_n1(&mut arena);
+        assert!(arena.routed().is_some());
+    }
+
+    assert_eq!((arena.routed(), arena.epoch()), (Some(1), 1));
+    assert_eq!(arena.conflicts(), 0);
+    assert!(!session.is_revoked());
+    assert_eq!(&*arena.lease().unwrap().leader.name, "n1");
+    assert_eq!(arena.decider.left_for_good(arena.now), [NodeId(4)]);
 }
 
 #[test]
