@@ -200,13 +200,17 @@ impl Decider {
     }
 
     /// Without authority there is no conflict: of the nodes that are declared to lead, the first enabled one that is
-    /// well does.
+    /// well does. One that is disabled takes the place of nobody.
     fn first_enabled(&self, claims: &[(NodeId, &Claim)]) -> Weighed {
         let is_enabled = |(id, _): &&(NodeId, &Claim)| {
             let mut records = self.records.iter();
             records.any(|record| record.id == *id && record.is_enabled())
         };
-        let first = claims.iter().find(is_enabled).or(claims.first());
+        let reigns = self.reign.as_ref().map(|reign| reign.id);
+        let takes_no_place =
+            |(id, _): &&(NodeId, &Claim)| reigns.is_none_or(|leader| leader == *id);
+        let first = claims.iter().find(is_enabled);
+        let first = first.or_else(|| claims.iter().find(takes_no_place));
         first.map_or(Weighed::Nobody, |(id, _)| Weighed::One(*id))
     }
 

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Arena, DOWN_AFTER, body, of_cluster};
+use super::{Arena, DOWN_AFTER, UP_AFTER, body, of_cluster};
 use crate::metrics::RevokeReason;
 use crate::primary_tracker::{OnLeaseExpired, TrackerSettings, WhyNobody};
+use crate::topology::Provider;
 
 #[test]
 fn nodes_start_down_and_a_leader_is_proved_by_its_second_answer() {
@@ -491,6 +492,52 @@ fn a_start_with_an_aged_lock_says_so() {
         (arena.routed(), arena.why()),
         (None, Some(WhyNobody::LockAge))
     );
+}
+
+/// n1 is declared to lead and disabled, n2 is declared to lead.
+fn declared() -> Arena {
+    let mut arena = Arena::with(TrackerSettings {
+        provider: Provider::Static,
+        ..TrackerSettings::default()
+    });
+    arena.decider.records[0].switch = Some(false);
+    for _ in 0..UP_AFTER {
+        arena.leads(1, 1);
+        arena.leads(2, 1);
+    }
+    assert_eq!(arena.routed(), Some(2));
+    arena
+}
+
+#[test]
+fn a_declared_leader_that_is_disabled_takes_the_place_of_no_silent_one() {
+    let mut arena = declared();
+    let (session, epoch) = (arena.session(), arena.epoch());
+    for _ in 0..20 {
+        arena.pass(1_000);
+        arena.silent(2);
+        arena.leads(1, 1);
+    }
+    assert_eq!(
+        (arena.routed(), arena.why()),
+        (None, Some(WhyNobody::LeaseEnded))
+    );
+    assert!(!session.is_revoked());
+
+    arena.leads(2, 1);
+    assert_eq!((arena.routed(), arena.epoch()), (Some(2), epoch));
+}
+
+#[test]
+fn a_declared_leader_that_is_disabled_keeps_its_sessions_beside_another_disabled_one() {
+    let mut arena = declared();
+    let session = arena.session();
+
+    arena.decider.records[1].switch = Some(false);
+    arena.leads(1, 1);
+
+    assert_eq!(arena.why(), Some(WhyNobody::Disabled));
+    assert!(!session.is_revoked());
 }
 
 #[test]
