@@ -237,10 +237,14 @@ impl Decider {
             return;
         };
         self.why = (!record.is_enabled()).then_some(WhyNobody::Disabled);
-        self.pins.learn(&claim, now);
+        let is_silent = record.failures > 0;
         match &mut self.reign {
             // The name is not compared: a discovered node may turn out to be a configured one.
             Some(reign) if reign.is_same(&claim) => {
+                if !is_silent {
+                    // Else the last word of one that is gone would pin again what an operator has unpinned.
+                    self.pins.learn(&claim, now);
+                }
                 reign.id = id;
                 reign.leader.name = Arc::clone(&record.settings.name);
                 reign.leader.node_id = record.node_id;
@@ -251,7 +255,10 @@ impl Decider {
                     self.dead_lock_ends = reign.lock_ends;
                 }
             }
-            _ => self.begin_reign(id, &claim, now),
+            _ => {
+                self.pins.learn(&claim, now);
+                self.begin_reign(id, &claim, now);
+            }
         }
     }
 

@@ -73,6 +73,28 @@ fn after_an_unpin_another_identifier_at_the_same_address_and_timeline_is_another
 }
 
 #[test]
+fn the_last_word_of_a_leader_that_is_gone_pins_nothing_again_after_an_unpin() {
+    let mut arena = Arena::settled();
+    let restored = of_cluster("primary", "running", 3, "renamed", "7");
+    arena.pass(1_000);
+    arena.silent(1);
+    for _ in 0..3 {
+        arena.say(2, 200, &restored);
+    }
+
+    arena.unpin();
+
+    for _ in 0..8 {
+        arena.pass(1_000);
+        arena.silent(1);
+        arena.say(2, 200, &restored);
+        assert_ne!(arena.routed(), Some(2), "the old one's claim still counts");
+    }
+    arena.pass(1_000);
+    assert_eq!(arena.routed(), Some(2));
+}
+
+#[test]
 fn an_unpin_disturbs_no_session_of_a_leader_that_goes_on() {
     let mut arena = Arena::settled();
     let session = arena.session();
