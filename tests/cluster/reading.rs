@@ -18,7 +18,7 @@ use super::{
     guests::Guests,
     stage::{SOON, Stage, block_on},
 };
-use crate::lab::{Lab, Node, client};
+use crate::lab::{self, Lab, Node, client};
 
 /// Longer than a question at rest and a replica's second answer.
 const ONE_POLL: Duration = Duration::from_secs(7);
@@ -43,6 +43,26 @@ fn readers_are_served_through_moves_and_deaths_and_without_replicas_as_configure
     a_switchover_disturbs_no_reader(&stage, desk);
     the_leaders_death_turns_no_reader_away(&stage, desk);
     without_replicas_the_leader_serves_or_nobody(&stage, desk, strict);
+}
+
+/// Of Debian 12: its answers do not say whether a replica streams.
+#[test]
+fn readers_of_an_old_patroni_are_served_through_a_move_and_a_death() {
+    const OLD: &str = "3.0.2";
+    if lab::require_patroni("reading from an old Patroni", OLD).is_none() {
+        return;
+    }
+    let desk = free_port();
+    let more = format!("[[listeners]]\naddress = \"{desk}\"\nroute = \"replica\"\n");
+    let up = || Lab::builder().fast().patroni(OLD).up();
+    let Some(stage) = Stage::set("reading from an old Patroni", up, &more) else {
+        return;
+    };
+    let about = stage.lab.rest(stage.settle(), "GET", "/patroni", None);
+    assert_eq!(about.unwrap().json()["patroni"]["version"], OLD);
+    only_replicas_serve(&stage, desk);
+    a_switchover_disturbs_no_reader(&stage, desk);
+    the_leaders_death_turns_no_reader_away(&stage, desk);
 }
 
 fn free_port() -> SocketAddr {

@@ -16,6 +16,8 @@ use super::{
 pub struct Builder {
     net: Net,
     settings: Settings,
+    /// Another version of Patroni than the usual one.
+    patroni: Option<&'static str>,
 }
 
 impl Builder {
@@ -53,6 +55,11 @@ impl Builder {
         self
     }
 
+    pub fn patroni(mut self, version: &'static str) -> Self {
+        self.patroni = Some(version);
+        self
+    }
+
     /// REST over https: own CA, a client certificate required, and a login for changes.
     pub fn https(mut self) -> Self {
         self.settings.https = true;
@@ -61,7 +68,10 @@ impl Builder {
 
     /// A healthy cluster whose first leader is `n1`, with the database `app` and its users.
     pub fn up(self) -> Result<Lab, LabError> {
-        let programs = install::ensure()?;
+        let mut programs = install::ensure()?;
+        if let Some(version) = self.patroni {
+            programs.patroni = install::ensure_patroni(version)?;
+        }
         let mut lab = Lab {
             home: Home::take(self.net)?,
             settings: self.settings,
@@ -93,6 +103,7 @@ impl Lab {
                 tls: false,
                 https: false,
             },
+            patroni: None,
         }
     }
 }

@@ -54,6 +54,25 @@ pub fn ensure() -> Result<Programs, Missing> {
     })
 }
 
+/// Patroni in another version than the usual one, fetched in the same way.
+pub fn ensure_patroni(version: &str) -> Result<PathBuf, Missing> {
+    let find = || in_venv(version);
+    if let Some(program) = find() {
+        return Ok(program);
+    }
+    let fetched = one_at_a_time().and_then(|_lock| match find() {
+        Some(_) => Ok(()),
+        None => make_venv(version),
+    });
+    find().ok_or_else(|| Missing {
+        programs: vec!["Patroni"],
+        advice: match fetched {
+            Ok(()) => format!("Patroni {version} could not be installed"),
+            Err(error) => format!("Patroni {version} could not be installed ({error})"),
+        },
+    })
+}
+
 /// A browser, fetched in the same way.
 pub fn ensure_chromium() -> Result<PathBuf, Missing> {
     let find = || {
@@ -137,12 +156,14 @@ fn find_patroni() -> Option<PathBuf> {
     if let Some(named) = env::var_os("HELIOS_LAB_PATRONI") {
         return Some(PathBuf::from(named)).filter(|path| path.exists());
     }
-    let in_venv = [venv(), venv_in(Path::new(SHARED))]
+    in_venv(PATRONI).or_else(|| on_path("patroni"))
+}
+
+fn in_venv(version: &str) -> Option<PathBuf> {
+    [venv(version), venv_in(Path::new(SHARED), version)]
         .into_iter()
-        .find(|venv| venv.join(WHOLE).exists());
-    in_venv
+        .find(|venv| venv.join(WHOLE).exists())
         .map(|venv| venv.join("bin/patroni"))
-        .or_else(|| on_path("patroni"))
 }
 
 fn on_path(program: &str) -> Option<PathBuf> {
@@ -159,24 +180,27 @@ const SHARED: &str = "/var/lib";
 /// begun anew.
 const WHOLE: &str = "installed";
 
-fn venv() -> PathBuf {
+fn venv(version: &str) -> PathBuf {
     if geteuid().is_root() {
-        return venv_in(Path::new(SHARED));
+        return venv_in(Path::new(SHARED), version);
     }
     let cache = env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
         .or_else(|| env::home_dir().map(|home| home.join(".cache")))
         .unwrap_or_else(env::temp_dir);
-    venv_in(&cache)
+    venv_in(&cache, version)
 }
 
-fn venv_in(folder: &Path) -> PathBuf {
-    folder.join("helios-lab").join(format!("venv-{PATRONI}"))
+fn venv_in(folder: &Path, version: &str) -> PathBuf {
+    folder.join("helios-lab").join(format!("venv-{version}"))
 }
 
 /// Two tests that start together must not run apt twice.
 fn one_at_a_time() -> Result<fs::File, LabError> {
-    let folder = venv().parent().map(Path::to_path_buf).unwrap_or_default();
+    let folder = venv(PATRONI)
+        .parent()
+        .map(Path::to_path_buf)
+        .unwrap_or_default();
     let at = |what: &str| LabError::io(format!("{what} {}", folder.display()));
     fs::create_dir_all(&folder).map_err(at("cannot make"))?;
     let lock = fs::File::create(folder.join("lock")).map_err(at("cannot write in"))?;
@@ -209,7 +233,11 @@ fn fetch() -> Result<(), LabError> {
     if !packages.is_empty() {
         apt(&packages)?;
     }
-    if need_patroni { make_venv() } else { Ok(()) }
+    if need_patroni {
+        make_venv(PATRONI)
+    } else {
+        Ok(())
+    }
 }
 
 /// Debian 12 and Ubuntu 24.04 split etcd in two; before and after that it was one package.
@@ -267,9 +295,9 @@ fn as_root(program: &str) -> Command {
     command
 }
 
-fn make_venv() -> Result<(), LabError> {
-    let venv = venv();
-    eprintln!("installing Patroni {PATRONI} into {}", venv.display());
+fn make_venv(version: &str) -> Result<(), LabError> {
+    let venv = venv(version);
+    eprintln!("installing Patroni {version} into {}", venv.display());
     // Never a Python of root's own: the postgres user must be able to run it.
     process::run(
         Command::new("/usr/bin/python3")
@@ -279,7 +307,7 @@ fn make_venv() -> Result<(), LabError> {
     process::run(Command::new(venv.join("bin/pip")).args([
         "install",
         "-q",
-        &format!("patroni[etcd3,psycopg3]=={PATRONI}"),
+        &format!("patroni[etcd3,psycopg3]=={version}"),
         "psycopg[binary]",
     ]))?;
     fs::write(venv.join(WHOLE), "").map_err(LabError::io("cannot finish the virtual environment"))

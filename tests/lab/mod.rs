@@ -85,8 +85,18 @@ impl LabError {
 ///
 /// Under `CI` nothing may be skipped in silence, so there it panics.
 pub fn require(test: &str) -> Option<install::Programs> {
-    match install::ensure() {
-        Ok(programs) => Some(programs),
+    found(test, install::ensure())
+}
+
+/// The same for Patroni in another version.
+pub fn require_patroni(test: &str, version: &str) -> Option<PathBuf> {
+    require(test)?;
+    found(test, install::ensure_patroni(version))
+}
+
+fn found<T>(test: &str, program: Result<T, install::Missing>) -> Option<T> {
+    match program {
+        Ok(program) => Some(program),
         Err(missing) if std::env::var_os("CI").is_some() => panic!("{test}: {missing}"),
         Err(missing) => {
             eprintln!("skipped {test}: {missing}");
