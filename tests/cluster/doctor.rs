@@ -56,7 +56,7 @@ fn last(page: &str) -> &str {
 
 /// Doctor until it says this: what Patroni tells of itself follows a change a moment later.
 #[track_caller]
-fn assert_says(file: &Path, line: &str, first: &str, code: i32) {
+pub(super) fn assert_says(file: &Path, line: &str, first: &str, code: i32) {
     let found = poll(SOON, Duration::from_millis(300), || {
         let (page, ended) = doctor(file);
         let there = page.lines().any(|said| said.starts_with(line));

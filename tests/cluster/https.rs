@@ -1,8 +1,11 @@
 //! REST over https: own CA, a client certificate required, certificates for addresses.
 
-use std::{thread, time::Duration};
+use std::{fs, thread, time::Duration};
 
-use super::stage::{Stage, block_on, patroni_log};
+use super::{
+    doctor::assert_says,
+    stage::{Stage, block_on, patroni_log},
+};
 use crate::lab::{Lab, NODES, client, papers::Authority};
 
 #[test]
@@ -16,8 +19,21 @@ fn the_leader_is_followed_over_https_and_certificates_are_renewed_under_way() {
         assert_ne!(to, old);
         lab.switchover(to).unwrap();
     });
+    the_doctor_tells_a_certificate_of_another_name(&stage);
     a_new_ca_drops_no_session(&stage);
     every_connection_is_ended_in_order(&stage);
+}
+
+fn the_doctor_tells_a_certificate_of_another_name(stage: &Stage) {
+    stage.settle();
+    let believed = "ok       n1 REST ";
+    assert_says(&stage.proxy.file, believed, "nothing is wrong", 0);
+    let elsewhere = stage.lab.folder().join("proxy/elsewhere.toml");
+    let text = fs::read_to_string(&stage.proxy.file).unwrap();
+    let named = "[rest]\nserver_name = \"elsewhere.example\"\n";
+    fs::write(&elsewhere, text.replace("[rest]\n", named)).unwrap();
+
+    assert_says(&elsewhere, "wrong    n1 REST ", "rest.server_name", 1);
 }
 
 /// First everybody believes both CAs, then all are signed by the new one, then only that is believed.

@@ -14,6 +14,7 @@ use std::{
 };
 
 use super::{
+    doctor::assert_says,
     guests::Guests,
     stage::{SOON, Stage},
 };
@@ -60,6 +61,20 @@ fn a_firewalled_rest_api_beside_a_healthy_leader_makes_nobody_wait() {
         || stage.lab.hide_rest(leader, true).unwrap(),
         || stage.lab.hide_rest(leader, false).unwrap(),
     );
+    the_doctor_tells_a_filtered_port(&stage);
+}
+
+fn the_doctor_tells_a_filtered_port(stage: &Stage) {
+    stage.settle();
+    let replica = stage.lab.replicas()[0];
+    stage.lab.hide_rest(replica, true).unwrap();
+    let what = format!("{replica} REST {}: ", stage.lab.rest_at(replica));
+    let first = format!("do first: {what}let this host through");
+    assert_says(&stage.proxy.file, &format!("wrong    {what}"), &first, 1);
+
+    stage.lab.hide_rest(replica, false).unwrap();
+    let well = format!("ok       {what}");
+    assert_says(&stage.proxy.file, &well, "nothing is wrong", 0);
 }
 
 /// Patroni serves with five threads and no time limit for reading.
