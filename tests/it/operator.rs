@@ -19,6 +19,8 @@ struct Desk {
     scene: Scene,
     reads: SocketAddr,
     admin: SocketAddr,
+    /// Its configuration.
+    text: String,
     _folder: tempfile::TempDir,
 }
 
@@ -65,6 +67,7 @@ impl Desk {
             scene,
             reads,
             admin,
+            text,
             _folder: folder,
         }
     }
@@ -222,6 +225,25 @@ async fn a_forced_node_is_down_loses_its_lease_and_comes_back() {
     let (status, left) = desk.post("/api/chaos", &chaos("restore")).await;
     assert_eq!((status, &left), (200, &json!({ "forced_unhealthy": [] })));
     assert_eq!(desk.scene.node_at_last().await.0, "n1");
+}
+
+#[tokio::test]
+async fn what_is_played_ends_with_the_leave_to_play_it() {
+    let desk = Desk::open("enable_chaos = true").await;
+    let force = json!({ "action": "force_unhealthy", "target_node": "n2" }).to_string();
+    assert_eq!(desk.post("/api/chaos", &force).await.0, 200);
+    assert_eq!(desk.get("/nodes/n2").await["healthy"], false);
+
+    let without = desk.text.replace("enable_chaos = true", "");
+    desk.scene.house.reload(config(&without)).await.unwrap();
+
+    assert_eq!(desk.post("/api/chaos", &force).await.0, 403);
+    let well = async {
+        while desk.get("/nodes/n2").await["healthy"] == false {
+            tokio::time::sleep(ms(10)).await;
+        }
+    };
+    within(PATIENCE, "a node that answers", well).await;
 }
 
 #[tokio::test]

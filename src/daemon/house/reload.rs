@@ -9,6 +9,7 @@ use crate::config::{Config, Diff, diff, in_effect};
 use crate::daemon::opening::{self, OpenListener, Opened};
 use crate::daemon::outcome::{FileFailed, ReloadError, ReloadReport};
 use crate::metrics::ReloadLabel;
+use crate::primary_tracker::{Fault, Order};
 use crate::session::Command;
 use crate::topology::{Rest, Sources};
 
@@ -20,13 +21,23 @@ impl House {
     /// See [`ReloadError`]: then nothing has changed.
     pub async fn reload(&self, config: Config) -> Result<ReloadReport, ReloadError> {
         let (obeyed, done) = oneshot::channel();
+        let may_play = self.may_play();
         let result = self.swap(config, obeyed);
         self.note_reload(result.is_ok());
         if result.is_ok() {
             // Gone only with the tracker, whose end is noticed elsewhere.
             let _ = done.await;
         }
+        if may_play && !self.may_play() {
+            // What is played now could be ended by nobody any more. Refused only by a tracker that is gone.
+            let _ = self.operator.tell(Order::Chaos(Fault::Reset)).await;
+        }
         result
+    }
+
+    fn may_play(&self) -> bool {
+        let state = self.state();
+        state.config.admin.as_ref().is_some_and(|a| a.enable_chaos)
     }
 
     /// Counts a reload whose file was refused before it came here.
