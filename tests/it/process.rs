@@ -271,6 +271,30 @@ async fn numbers_of_the_cluster_that_do_not_fit_ours_are_named_and_others_are_no
 }
 
 #[tokio::test]
+async fn a_standby_cluster_and_failsafe_mode_are_said_once_in_plain_words() {
+    let cluster = Cluster::start(1);
+    let rest = &cluster.nodes[0].rest;
+    let standby = Body::primary("n1", 1).role("standby_leader");
+    rest.says(Answer::new(503, standby));
+    let proxy = start(&cluster, &Tempo::default()).await;
+    let said = |words: &str| {
+        let log = proxy.log();
+        log.iter().filter(|line| line.contains(words)).count()
+    };
+    let standby = "the cluster is a standby cluster: its leader is read-only";
+    assert!(eventually(PATIENCE, || said(standby) > 0).await);
+    rest.after_questions(3).await;
+
+    let failsafe = Body::primary("n1", 1).with("failsafe_mode_is_active", true.into());
+    rest.says(Answer::new(200, failsafe));
+    login(&proxy).await.terminate().await;
+    rest.after_questions(5).await;
+
+    let lived = "lives in failsafe mode: the leader stays";
+    assert_eq!((said(standby), said(lived)), (1, 1), "{:?}", proxy.log());
+}
+
+#[tokio::test]
 async fn a_member_that_the_file_does_not_name_is_said_once() {
     let mut cluster = Cluster::start(3);
     cluster.lead_openly(0, 1);

@@ -177,6 +177,29 @@ async fn any_serves_from_all_and_weights_are_shares() {
 }
 
 #[tokio::test]
+async fn least_connections_fills_up_whoever_has_the_fewest() {
+    let library = Library::open(3, "route = \"replica\"\npolicy = \"least_connections\"").await;
+    let mut open = Vec::new();
+    for _ in 0..6 {
+        let mut reader = library.login().await;
+        open.push((reader.node().await.unwrap(), reader));
+    }
+    let (gone, stay): (Vec<_>, Vec<_>) = open.into_iter().partition(|(node, _)| node == "n2");
+    assert_eq!((gone.len(), stay.len()), (3, 3));
+    for (_, reader) in gone {
+        reader.terminate().await;
+    }
+    assert!(eventually(PATIENCE, || library.scene.open_at(1) == 0).await);
+
+    let mut back = Vec::new();
+    for _ in 0..3 {
+        let mut reader = library.login().await;
+        assert_eq!(reader.node().await.unwrap(), "n2");
+        back.push(reader);
+    }
+}
+
+#[tokio::test]
 async fn a_switchover_ends_no_reader_and_new_ones_leave_the_new_leader_at_once() {
     let mut library = Library::open(3, REPLICA).await;
     let fallbacks = library.counted("read_fallback_total").await;

@@ -260,4 +260,14 @@ async fn the_topology_says_who_leads_or_why_nobody_does() {
     assert!(topology["reason"].is_string(), "{topology}");
     let refused = tokio::time::timeout(ms(200), Client::login(scene.addr)).await;
     assert!(refused.is_err(), "somebody got in: {refused:?}");
+    assert_eq!(topology["lastFailoverAt"], Value::Null, "{topology}");
+
+    scene.cluster.lead(1, 2);
+    assert_eq!(scene.node_at_last().await.0, "n2");
+    let read = async || serde_json::from_str::<Value>(&get(admin, "/topology").await).unwrap();
+    let topology = read().await;
+    let at = topology["lastFailoverAt"].as_str().unwrap();
+    assert!(at.len() == 24 && at.ends_with('Z'), "{topology}");
+    tokio::time::sleep(ms(50)).await;
+    assert_eq!(read().await["lastFailoverAt"], at);
 }
