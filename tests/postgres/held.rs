@@ -11,7 +11,7 @@ use crate::fakes::{eventually, within};
 #[tokio::test]
 async fn whoever_waits_in_vain_reads_words_and_whoever_is_lucky_gets_in() {
     let tempo = Tempo {
-        write_timeout_secs: 1,
+        write_timeout_secs: 2,
         ..Tempo::default()
     };
     let Some(stage) = Stage::set("held", &tempo, &[]).await else {
@@ -28,7 +28,7 @@ async fn whoever_waits_in_vain_reads_words_and_whoever_is_lucky_gets_in() {
         let seen = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{words}: {seen}");
         assert!(
-            seen.contains("FATAL:  no leader of demo after 1 s"),
+            seen.contains("FATAL:  no leader of demo after 2 s"),
             "{words}: {seen}"
         );
         assert!(
@@ -36,7 +36,7 @@ async fn whoever_waits_in_vain_reads_words_and_whoever_is_lucky_gets_in() {
             "{words}: {seen}"
         );
         assert!(
-            since.elapsed() < Duration::from_secs(5),
+            since.elapsed() < Duration::from_secs(6),
             "{words}: {:?}",
             since.elapsed()
         );
@@ -53,7 +53,7 @@ async fn whoever_waits_in_vain_reads_words_and_whoever_is_lucky_gets_in() {
     let words = refused.as_db_error().expect("words");
     assert_eq!(
         (words.code().code(), words.message()),
-        ("57P03", "no leader of demo after 1 s")
+        ("57P03", "no leader of demo after 2 s")
     );
     assert!(
         words.detail().is_some_and(|detail| detail.contains("n1")),
