@@ -69,7 +69,7 @@ impl Revocation {
     }
 
     /// Nobody new may come under it, and nobody who is there is ended by it.
-    pub(super) fn retire(&self) {
+    pub(crate) fn retire(&self) {
         self.token.cancel();
     }
 

@@ -26,5 +26,5 @@ pub(crate) use settings::{
 };
 pub(crate) use ticket::Ticket;
 
-/// What a session holds of the tracker's: the mark that it is open.
-pub(crate) use crate::primary_tracker::OpenGuard;
+/// What a session holds of the tracker's: the mark that it is open, and what ends it.
+pub(crate) use crate::primary_tracker::{OpenGuard, Revocation};

@@ -13,7 +13,7 @@ use super::shared::Shared;
 use super::stream::Peer;
 use super::sweep::Looks;
 use crate::metrics::{RevokeReason, SessionLabel};
-use crate::routing::{Inside, OpenGuard, Route, Target};
+use crate::routing::{Inside, OpenGuard, Revocation, Route, Target};
 
 /// The sessions of one worker.
 #[derive(Debug, Default)]
@@ -36,8 +36,8 @@ pub(super) struct Place {
     /// The node was chosen as the leader.
     pub(super) leads: bool,
     pub(super) epoch: u64,
-    /// Which revocation ends it.
-    ends_with: usize,
+    /// Which revocation ends it. Kept, not only its id: another one could come to lie where this one lay.
+    ends_with: Revocation,
     /// Its bytes cannot be read: TLS or GSS encryption.
     pub(super) opaque: Cell<bool>,
     /// The socket of the server, once the session is relayed.
@@ -88,7 +88,7 @@ impl Registry {
             route: target.intent.route,
             leads: target.leads,
             epoch: target.epoch,
-            ends_with: target.revocation.id(),
+            ends_with: target.revocation.clone(),
             opaque: Cell::new(false),
             server: Cell::new(None),
             looks: Cell::default(),
@@ -152,7 +152,7 @@ impl Registry {
             registry.watched.borrow_mut().remove(&id);
             let Some(reason) = reason else { return };
             registry.each(|place| {
-                if place.ends_with == id {
+                if place.ends_with.id() == id {
                     place.give(Order::Revoked(reason));
                 }
             });
@@ -203,5 +203,60 @@ impl Drop for Seat {
         self.registry.places.borrow_mut().remove(&self.id);
         let sessions = &self.shared.metrics.sessions;
         sessions.get_or_create(&self.label()).dec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::watch;
+    use tokio::task::LocalSet;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::net::Address;
+    use crate::routing::RoutingSettings;
+    use crate::routing::testing::Script;
+    use crate::session::SessionSettings;
+
+    fn listener() -> Rc<Listener> {
+        Rc::new(Listener {
+            address: Address::Unix("/nowhere".into()),
+            intent: Cell::default(),
+            max_connections: Cell::default(),
+            count: Arc::default(),
+            stop: CancellationToken::new(),
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_that_stays_after_its_node_was_removed_is_ended_with_no_other() {
+        let script = Script::new(Clock::paused(), RoutingSettings::default());
+        script.leads(([127, 0, 0, 1], 1).into());
+        let (_settings, settings) = watch::channel(SessionSettings::default());
+        let (router, metrics) = (Arc::clone(&script.router), Arc::clone(&script.metrics));
+        let shared = Shared::new(router, metrics, settings, 100);
+        let registry = Rc::new(Registry::default());
+        let stay = async {
+            let mut ticket = script.router.ticket(Default::default());
+            let routed = script.router.route(&mut ticket).await.unwrap();
+            let (mut target, inside) = (routed.target, routed.inside);
+            target.revocation = Revocation::default();
+            let seat = registry.seat(&shared, &listener(), Peer::Local, &target, inside);
+            let seat = seat.unwrap();
+            let id = target.revocation.id();
+
+            target.revocation.retire();
+            drop((target, ticket));
+            while !registry.watched.borrow().is_empty() {
+                tokio::task::yield_now().await;
+            }
+            tokio::task::yield_now().await;
+
+            let others = [(); 64].map(|()| Revocation::default());
+            assert!(others.iter().all(|other| other.id() != id));
+            assert_eq!(seat.place.order.get(), None);
+        };
+        LocalSet::new().run_until(stay).await;
     }
 }
