@@ -1,5 +1,7 @@
 //! The choice of a node: what is known of the cluster, and what this process has met at its doors.
 
+use std::net::SocketAddr;
+
 use super::decide::{NoRoute, leader, read_at};
 use super::policy::{Candidate, rivals};
 use super::pool::{Member, pool};
@@ -20,11 +22,21 @@ type Until = Option<BootTime>;
 impl Router {
     /// Whom `ticket`'s client may be sent to now.
     pub(super) fn choose(&self, ticket: &Ticket, picture: &Picture) -> Result<Choice, NoRoute> {
+        self.choose_with(ticket, picture, None)
+    }
+
+    /// The same for a client that has a slot at `held` already: what is busy because of itself is not busy for it.
+    pub(super) fn choose_with(
+        &self,
+        ticket: &Ticket,
+        picture: &Picture,
+        held: Option<SocketAddr>,
+    ) -> Result<Choice, NoRoute> {
         let now = self.clock.now();
         if ticket.line.intent.route.writes() {
             return self.leader(ticket, picture, now);
         }
-        let closed = match self.replica(ticket, picture, now) {
+        let closed = match self.replica(ticket, picture, held, now) {
             Err(closed) if ticket.line.intent.reads.fallback == Fallback::Leader => closed,
             chosen => return chosen,
         };
@@ -56,6 +68,7 @@ impl Router {
         &self,
         ticket: &Ticket,
         picture: &Picture,
+        held: Option<SocketAddr>,
         now: BootTime,
     ) -> Result<Choice, NoRoute> {
         let intent = ticket.line.intent;
@@ -78,7 +91,9 @@ impl Router {
             }
         }
         prefer(&mut open, |member| member.is_live);
-        prefer(&mut open, |member| !self.doors.is_busy(member.addr));
+        prefer(&mut open, |member| {
+            held == Some(member.addr) || !self.doors.is_busy(member.addr)
+        });
         let candidates: Vec<_> = open.iter().map(|member| self.candidate(member)).collect();
         let rivals = rivals(intent.reads.policy, &candidates);
         let next = ticket.line.turns().next(&rivals);
@@ -112,12 +127,7 @@ impl Router {
     }
 
     /// Whoever never waited is told at once that the node is full.
-    fn full_until(
-        &self,
-        ticket: &Ticket,
-        addr: std::net::SocketAddr,
-        now: BootTime,
-    ) -> Option<BootTime> {
+    fn full_until(&self, ticket: &Ticket, addr: SocketAddr, now: BootTime) -> Option<BootTime> {
         self.doors
             .full_until(addr, now)
             .filter(|_| ticket.was_held())
@@ -375,6 +385,71 @@ mod tests {
 
         assert!(held.await.unwrap().is_ok());
         assert!(since.elapsed() <= Duration::from_millis(100));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_hears_of_a_replica_that_is_proved_anew_though_that_wakes_nobody() {
+        let script = script();
+        let third = "127.0.0.1:4";
+        script.nodes(replicas(&script, &[A, B, third]));
+        a_moment().await;
+        let router = Arc::clone(&script.router);
+        let mut ticket = router.ticket(reads(|_| ()));
+        for _ in 0..2 {
+            let failed = router.route(&mut ticket).await.unwrap().target.addr;
+            router.dial_failed(&mut ticket, failed, "refused".into());
+        }
+        let waiting = tokio::spawn(async move { router.route(&mut ticket).await });
+        a_moment().await;
+        assert!(!waiting.is_finished());
+
+        script.nodes_in_silence(replicas(&script, &[A, B, third]));
+        let since = tokio::time::Instant::now();
+
+        assert_eq!(waiting.await.unwrap().unwrap().target.addr, addr(third));
+        assert!(since.elapsed() <= Duration::from_millis(100));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_gets_the_last_slot_of_a_replica_keeps_it() {
+        let settings = RoutingSettings {
+            dial_concurrency: 1,
+            ..RoutingSettings::default()
+        };
+        let script = Script::new(Clock::paused(), settings);
+        script.nodes(replicas(&script, &[A]));
+        let slow = served(&script, reads(|_| ())).await;
+        script.nodes(replicas(&script, &[A, B]));
+
+        let soon = Duration::from_secs(1);
+        for _ in 0..3 {
+            let next = tokio::time::timeout(soon, served(&script, reads(|_| ()))).await;
+            assert_eq!(next.unwrap().target.addr, addr(B));
+        }
+        drop(slow);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn readers_do_not_wait_at_a_slow_replica_while_another_is_free() {
+        let settings = RoutingSettings {
+            dial_concurrency: 1,
+            ..RoutingSettings::default()
+        };
+        let script = Script::new(Clock::paused(), settings);
+        script.nodes(replicas(&script, &[A, B]));
+        let slow = served(&script, reads(|_| ())).await;
+        let quick = served(&script, reads(|_| ())).await;
+        assert_eq!([slow.target.addr, quick.target.addr], [A, B].map(addr));
+        let next = client(&script, reads(|_| ()));
+        a_moment().await;
+        assert!(!next.is_finished());
+
+        drop(quick);
+        let since = tokio::time::Instant::now();
+
+        assert_eq!(next.await.unwrap().unwrap().target.addr, addr(B));
+        assert!(since.elapsed() <= Duration::from_millis(20));
+        drop(slow);
     }
 
     #[tokio::test(start_paused = true)]

@@ -35,8 +35,10 @@ pub(crate) struct Routed {
     pub(crate) inside: Inside,
 }
 
-/// A position is no news, so whoever waits for a replica to catch up looks itself.
-const LOOK_AT_LAG: Duration = Duration::from_millis(100);
+/// Neither a replica's position nor its proof anew is news, so whoever waits for one of them looks itself.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// No picture tells that another replica's door is free.
+const LOOK_AROUND: Duration = Duration::from_millis(20);
 /// A reader dials two nodes in a row; then it waits for news of one.
 const TRIES: u32 = 2;
 
@@ -201,12 +203,13 @@ impl Router {
             };
             ticket.hold(&self.demand, &self.metrics);
             let now = self.clock.now();
-            let until = match no {
-                NoRoute::NotNow { until, .. } => until,
-                NoRoute::NoLeader(_) | NoRoute::NoReplica => None,
+            let intent = &ticket.line.intent;
+            let (until, is_shut) = match no {
+                NoRoute::NotNow { until, .. } => (until, true),
+                NoRoute::NoLeader(_) | NoRoute::NoReplica => (None, false),
             };
-            let reads = &ticket.line.intent.reads;
-            let look = reads.max_lag_bytes.map(|_| now + LOOK_AT_LAG);
+            let looks = !intent.route.writes() && (is_shut || intent.reads.max_lag_bytes.is_some());
+            let look = looks.then_some(now + LOOK_AGAIN);
             let again = until.into_iter().chain(look).min();
             tokio::select! {
                 () = changed(picture) => {}
@@ -227,20 +230,24 @@ impl Router {
         let permit = slots.acquire_owned();
         tokio::pin!(permit);
         let is_same = |now: &Target| now.epoch == target.epoch && now.addr == target.addr;
+        let looks_around = !ticket.line.intent.route.writes();
         loop {
             tokio::select! {
+                biased;
                 permit = &mut permit => {
                     let slot = Slot::new(permit.ok()?);
                     // Those before us may have met a closed door.
-                    let choice = self.choose(ticket, &picture.borrow()).ok()?;
+                    let held = Some(target.addr);
+                    let choice = self.choose_with(ticket, &picture.borrow(), held).ok()?;
                     return is_same(&choice.target).then(|| self.let_in(choice, ticket, slot));
                 }
-                () = changed(picture) => {
-                    let choice = self.choose(ticket, &picture.borrow_and_update()).ok()?;
-                    if !is_same(&choice.target) {
-                        return None;
-                    }
-                }
+                () = changed(picture) => {}
+                // A node that takes its time with those before us keeps nobody from one that does not.
+                () = tokio::time::sleep(LOOK_AROUND), if looks_around => {}
+            }
+            let choice = self.choose(ticket, &picture.borrow_and_update()).ok()?;
+            if !is_same(&choice.target) {
+                return None;
             }
         }
     }
