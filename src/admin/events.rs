@@ -73,7 +73,8 @@ pub(super) fn open(
     let told = known
         .and_then(|id| id.strip_prefix(&prefix(facts.started)))
         .and_then(|epoch| epoch.parse().ok())
-        .map(|epoch| (epoch, true));
+        // Its gap may have been open when it was told. Twice does no harm.
+        .map(|epoch| (epoch, false));
     let feed = Feed {
         facts,
         out,

@@ -651,6 +651,8 @@ mod tests {
 
         let (_, missed) = follow(window.address, &format!("Last-Event-ID: {id}\r\n")).await;
         assert_eq!(missed.matches("event: leader").count(), 1, "{missed}");
+        let gap = "-8\nevent: gap\n";
+        assert!(missed.contains(gap), "a gap that ended meanwhile: {missed}");
         let (_, other) = follow(window.address, "Last-Event-ID: abc-8\r\n").await;
         assert_eq!(other.matches("event: leader").count(), 3, "another life");
     }
