@@ -38,11 +38,15 @@ pub(crate) enum Host {
     },
 }
 
+/// A host without the brackets of an IPv6 address.
+pub(crate) fn bare(host: &str) -> &str {
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
 impl Host {
     /// A literal address (brackets allowed), or a name whose lookups begin now, on this runtime.
     pub(crate) fn new(host: &str) -> Self {
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        if let Ok(ip) = bare.parse::<IpAddr>() {
+        if let Ok(ip) = bare(host).parse::<IpAddr>() {
             return Self::Literal(SocketAddr::new(ip, 0));
         }
         let (publish, known) = watch::channel(Arc::from([]));

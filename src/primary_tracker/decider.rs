@@ -120,6 +120,10 @@ impl Decider {
         }
     }
 
+    pub(super) fn record(&self, id: NodeId) -> Option<&Record> {
+        self.records.iter().find(|record| record.id == id)
+    }
+
     /// The claims that count: not over, and of a node that is up, or that leads already (a lease is never
     /// shortened by *down*).
     pub(super) fn claims(&self, now: BootTime) -> Vec<(NodeId, &Claim)> {
@@ -147,12 +151,18 @@ impl Decider {
 
     /// Draws the conclusion. True when authority has changed hands or has ended.
     pub(super) fn decide(&mut self, now: BootTime) -> bool {
+        let authority = |decider: &Self| (decider.epoch, decider.reign.is_some(), decider.why);
         self.note_words_of_the_cluster();
-        let before = (self.epoch, self.reign.is_some(), self.why);
+        let before = authority(self);
         if self.settings.provider == Provider::Manual {
             self.decide_by_hand();
-            return before != (self.epoch, self.reign.is_some(), self.why);
+        } else {
+            self.decide_by_evidence(now);
         }
+        before != authority(self)
+    }
+
+    fn decide_by_evidence(&mut self, now: BootTime) {
         let foreign = self.records.iter().filter_map(|r| r.foreign.as_ref());
         if let Some((old, new)) = self.pins.give_way(foreign, now) {
             tracing::warn!(
@@ -196,16 +206,13 @@ impl Decider {
             },
             Weighed::Nobody => self.without_a_claim(now),
         }
-        before != (self.epoch, self.reign.is_some(), self.why)
     }
 
     /// Without authority there is no conflict: of the nodes that are declared to lead, the first enabled one that is
     /// well does. One that is disabled takes the place of nobody.
     fn first_enabled(&self, claims: &[(NodeId, &Claim)]) -> Weighed {
-        let is_enabled = |(id, _): &&(NodeId, &Claim)| {
-            let mut records = self.records.iter();
-            records.any(|record| record.id == *id && record.is_enabled())
-        };
+        let is_enabled =
+            |(id, _): &&(NodeId, &Claim)| self.record(*id).is_some_and(Record::is_enabled);
         let reigns = self.reign.as_ref().map(|reign| reign.id);
         let takes_no_place =
             |(id, _): &&(NodeId, &Claim)| reigns.is_none_or(|leader| leader == *id);
@@ -230,6 +237,7 @@ impl Decider {
 
     /// One claim is authorised: the same reign goes on, or a new one begins.
     fn leads(&mut self, id: NodeId, now: BootTime) {
+        // Not by `record()`: the reign is changed beside it.
         let Some(record) = self.records.iter().find(|r| r.id == id) else {
             return;
         };

@@ -13,7 +13,7 @@ impl Tracker {
     pub(super) fn publish(&self, now: BootTime) {
         let decider = &self.decider;
         let reign = decider.reign.as_ref();
-        let leader = reign.and_then(|r| decider.records.iter().find(|record| record.id == r.id));
+        let leader = reign.and_then(|reign| decider.record(reign.id));
         let named = || {
             let mut latest = decider.records.iter().filter_map(|r| r.latest.as_ref());
             latest.find_map(|l| l.answer.scope.clone())

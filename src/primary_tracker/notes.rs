@@ -16,7 +16,7 @@ impl Decider {
         let leader = self
             .reign
             .as_ref()
-            .and_then(|reign| self.records.iter().find(|r| r.id == reign.id))
+            .and_then(|reign| self.record(reign.id))
             .and_then(|record| record.latest.as_ref());
         let failsafe = leader.is_some_and(|latest| latest.answer.failsafe);
         if failsafe && !self.failsafe {

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::lookout::{AtFirstUse, Lookout};
 use super::{Orders, ProviderError, TrackerSettings};
+use crate::net::bare;
 use crate::topology::{
     HealthSettings, NodeRole, NodeSettings, ObservingProvider, Provider, Rest, RestSettings,
     RestUrl, Sighting, Sources, TopologyEvent, TopologyNodeInfo, TopologyProvider, ViewSettings,
@@ -188,10 +189,9 @@ impl ObservingProvider for PatroniTopologyProvider {
 }
 
 fn settings(node: &PatroniNode) -> NodeSettings {
-    let host = node.host.trim_start_matches('[').trim_end_matches(']');
     NodeSettings {
         name: node.name.as_str().into(),
-        host: host.into(),
+        host: bare(&node.host).into(),
         port: node.port,
         rest_host: None,
         rest_port: node.rest_port,

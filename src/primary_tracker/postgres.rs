@@ -13,7 +13,7 @@ use super::lookout::{AtFirstUse, Lookout};
 pub use super::provider_error::ProviderError;
 use super::{Orders, TrackerSettings};
 use crate::backend::{Login, LoginSettings, TlsMode};
-use crate::net::{FileError, NamedFile, TlsFiles};
+use crate::net::{FileError, NamedFile, TlsFiles, bare};
 use crate::topology::{
     HealthSettings, NodeRole, NodeSettings, ObservingProvider, Provider, Rest, RestSettings,
     Sighting, Sources, TopologyEvent, TopologyNodeInfo, TopologyProvider,
@@ -231,10 +231,9 @@ impl fmt::Debug for PostgresTopologyProvider {
 
 /// In logs a node is called by its address.
 fn settings(node: &PostgresNode) -> NodeSettings {
-    let host = node.host.trim_start_matches('[').trim_end_matches(']');
     let mut settings = NodeSettings {
         name: Arc::from(""),
-        host: host.into(),
+        host: bare(&node.host).into(),
         port: node.port,
         rest_host: None,
         rest_port: 0,

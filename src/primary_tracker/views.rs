@@ -299,8 +299,4 @@ impl Decider {
         }
         true
     }
-
-    pub(super) fn record(&self, id: NodeId) -> Option<&Record> {
-        self.records.iter().find(|record| record.id == id)
-    }
 }

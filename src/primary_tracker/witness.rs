@@ -149,7 +149,7 @@ impl Decider {
     /// usual time for an answer. A time to come: unless it answers before.
     pub(super) fn silent_since(&self, usual: Duration, now: BootTime) -> Option<BootTime> {
         let reign = self.reign.as_ref().filter(|reign| reign.open)?;
-        let record = self.records.iter().find(|r| r.id == reign.id)?;
+        let record = self.record(reign.id)?;
         let word = record.latest.as_ref()?;
         let may_be_extended = word.evidence == Evidence::Leads && !record.said.wrong_cluster;
         if !may_be_extended || now >= reign.until {

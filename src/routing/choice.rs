@@ -159,10 +159,8 @@ mod tests {
 
     use crate::clock::Clock;
     use crate::primary_tracker::{NodePicture, Wish};
-    use crate::routing::testing::{Script, replica};
-    use crate::routing::{
-        Fallback, Intent, Policy, ReadSettings, Route, RouteError, Routed, RoutingSettings,
-    };
+    use crate::routing::testing::{Script, reads, replica};
+    use crate::routing::{Fallback, Intent, Policy, RouteError, Routed, RoutingSettings};
     use crate::topology::Feed;
 
     const LEADER: &str = "127.0.0.1:1";
@@ -181,15 +179,6 @@ mod tests {
     fn replicas(script: &Script, addrs: &[&str]) -> Vec<NodePicture> {
         let now = script.clock.now();
         addrs.iter().map(|a| replica(addr(a), now)).collect()
-    }
-
-    fn reads(change: impl FnOnce(&mut ReadSettings)) -> Intent {
-        let mut intent = Intent {
-            route: Route::Replica,
-            ..Intent::default()
-        };
-        change(&mut intent.reads);
-        intent
     }
 
     fn client(script: &Script, intent: Intent) -> JoinHandle<Result<Routed, RouteError>> {

@@ -124,8 +124,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::routing::ReadSettings;
-    use crate::routing::testing::{lease, nobody};
+    use crate::routing::testing::{lease, nobody, reads};
 
     const NOW: BootTime = BootTime::ZERO;
 
@@ -134,15 +133,6 @@ mod tests {
         node.reading.addr = Some("10.0.0.11:5432".parse().unwrap());
         node.reading.feed = Some(Feed::Streaming);
         node
-    }
-
-    fn reads(change: impl FnOnce(&mut ReadSettings)) -> Intent {
-        let mut intent = Intent {
-            route: Route::Replica,
-            ..Intent::default()
-        };
-        change(&mut intent.reads);
-        intent
     }
 
     fn plain() -> Intent {

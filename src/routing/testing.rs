@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::{Router, RoutingSettings};
+use super::{Intent, ReadSettings, Route, Router, RoutingSettings};
 use crate::clock::{BootTime, Clock};
 use crate::metrics::{Metrics, RevokeReason};
 pub(crate) use crate::primary_tracker::Wish;
@@ -15,6 +15,16 @@ use crate::primary_tracker::{
     Demand, Leader, Lease, NodePicture, Picture, Reading, Revocation, WhyNobody,
 };
 use crate::topology::{Feed, Provider};
+
+/// A read port's, changed from the defaults.
+pub(crate) fn reads(change: impl FnOnce(&mut ReadSettings)) -> Intent {
+    let mut intent = Intent {
+        route: Route::Replica,
+        ..Intent::default()
+    };
+    change(&mut intent.reads);
+    intent
+}
 
 /// One node is known, nobody leads.
 pub(crate) fn nobody() -> Picture {

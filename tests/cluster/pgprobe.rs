@@ -34,17 +34,23 @@ fn the_nodes_own_postgresql_says_who_leads() {
     a_changed_role_and_a_reload_end_the_wait_for_a_dead_primary(&stage);
 }
 
+/// Gives who leads then, by PostgreSQL's own word.
+fn dies_with_its_machine(stage: &Stage, old: Node) -> Node {
+    let lab = &stage.lab;
+    lab.kill(old);
+    assert!(lab.dcs_expire().unwrap());
+    stage.wait("new leader", || {
+        let leader = lab.leader().filter(|leader| *leader != old)?;
+        (in_recovery(lab, leader)? == "f").then_some(leader)
+    })
+}
+
 /// The leader dies with its machine; then its PostgreSQL is started without Patroni, writable, on its old timeline.
 fn an_old_primary_that_comes_back_by_hand_is_stale(stage: &Stage) {
     let (lab, old) = (&stage.lab, stage.settle());
     let (epoch, timeline) = (stage.epoch(), timeline(stage, old));
     let writers = stage.writers();
-    lab.kill(old);
-    assert!(lab.dcs_expire().unwrap());
-    let new = stage.wait("new leader", || {
-        let leader = lab.leader().filter(|leader| *leader != old)?;
-        (in_recovery(lab, leader)? == "f").then_some(leader)
-    });
+    let new = dies_with_its_machine(stage, old);
     stage.proxy.wait_for_leader(lab, new).unwrap();
 
     lab.start_only_postgres(old).unwrap();
@@ -142,12 +148,7 @@ fn a_changed_role_and_a_reload_follow_a_switchover(stage: &Stage) {
 fn a_changed_role_and_a_reload_end_the_wait_for_a_dead_primary(stage: &Stage) {
     let (lab, old) = (&stage.lab, stage.settle());
     let writers = stage.writers();
-    lab.kill(old);
-    assert!(lab.dcs_expire().unwrap());
-    let new = stage.wait("new leader", || {
-        let leader = lab.leader().filter(|leader| *leader != old)?;
-        (in_recovery(lab, leader)? == "f").then_some(leader)
-    });
+    let new = dies_with_its_machine(stage, old);
     stage.wait("end of the lease", || {
         stage.proxy.topology()?["currentPrimary"]
             .is_null()

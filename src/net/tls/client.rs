@@ -19,6 +19,7 @@ use tokio_rustls::client::TlsStream;
 use super::error::TlsError;
 use super::verifier::{Trust, Verifier, Verify};
 use crate::net::named_file::{FileError, NamedFile, Renewable};
+use crate::net::names;
 
 /// Peers whose sessions are remembered. More are only met when addresses keep changing.
 const PEERS: usize = 64;
@@ -67,7 +68,7 @@ struct Sessions {
 /// The name by which a host is known to certificates: brackets, the zone of an address and a closing dot left out.
 /// `None` where no certificate can name it.
 pub(crate) fn server_name(host: &str) -> Option<ServerName<'static>> {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let bare = names::bare(host);
     let bare = bare.split_once('%').map_or(bare, |(ip, _zone)| ip);
     if let Ok(ip) = bare.parse::<IpAddr>() {
         return Some(ServerName::IpAddress(ip.into()));
