@@ -38,6 +38,7 @@ mod reload;
 mod rhythm;
 mod run;
 mod settings;
+mod silence;
 #[cfg(test)]
 mod tests;
 mod tracker;

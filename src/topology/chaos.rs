@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::poller::{NodeId, Observation, Silence};
+use super::news::{NodeId, Observation, Silence};
 
 /// The nodes that are played silent. Everything about a node comes through here before it is believed.
 #[derive(Debug, Default)]

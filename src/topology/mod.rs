@@ -1,12 +1,14 @@
 //! Looking at the cluster: questions, answers, evidence, cadence. Decides nothing.
 
 mod answer;
+mod asked;
 mod cadence;
 mod chaos;
 mod declared;
 mod dynamic;
 mod evidence;
 mod kept;
+mod news;
 mod place;
 mod poller;
 mod probe;
@@ -26,8 +28,9 @@ pub(crate) use chaos::Chaos;
 pub(crate) use declared::StaticSettings;
 pub(crate) use dynamic::Dynamic;
 pub(crate) use evidence::{Evidence, Standing, Worth, judge};
+pub(crate) use news::{Heard, News, NodeId, Observation, Silence, Stands};
 pub(crate) use place::Place;
-pub(crate) use poller::{Heard, News, NodeId, Observation, Poller, Silence, Stands};
+pub(crate) use poller::Poller;
 pub(crate) use probe::ProbeSettings;
 pub(crate) use question::{NoAnswer, Question, Reply, ask};
 pub(crate) use rest::{Login, Rest, RestSettings, RestTls};

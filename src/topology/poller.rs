@@ -6,89 +6,18 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::answer::Answer;
+use super::asked::Asked;
 use super::cadence::{LeaderInterval, Pace, Tempo};
 use super::dynamic::Dynamic;
+use super::news::{Heard, News, NodeId, Observation, Stands};
 use super::question::{NoAnswer, Question, Reply, ask};
 use super::rest::Rest;
 use super::source::{Observe, Source, Sources, Told};
 use super::views::{ViewAsked, Views};
 use super::witness::{Looked, Sight, Witness, look};
-use super::{HealthSettings, NoView, NodeSettings, Place, ViewSeen, ViewSettings};
+use super::{HealthSettings, NoView, NodeSettings, ViewSettings};
 use crate::clock::{BootTime, Clock};
 use crate::net::{Host, at_port};
-
-/// One life of a configured node: a node whose address was changed is another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct NodeId(pub(crate) u64);
-
-/// The answer to one question, or its absence, with the time the question was sent.
-#[derive(Debug)]
-pub(crate) struct Observation {
-    pub(crate) node: NodeId,
-    pub(crate) sent: BootTime,
-    pub(crate) took: Duration,
-    pub(crate) heard: Result<Heard, Silence>,
-}
-
-/// A node has spoken.
-#[derive(Clone, Debug)]
-pub(crate) struct Heard {
-    /// PostgreSQL's address: of the machine that answered, or of the one which configuration binds to it.
-    pub(crate) dial: SocketAddr,
-    pub(crate) said: Answer,
-}
-
-/// Why nothing usable was heard.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Silence {
-    #[error(transparent)]
-    NoAnswer(#[from] NoAnswer),
-
-    /// A captive portal or another service on Patroni's port.
-    #[error("answered {status}, but not as Patroni does")]
-    NotPatroni { status: u16 },
-
-    #[error("its host {host} has no known address")]
-    NoAddress { host: Arc<str> },
-
-    /// Played, not real.
-    #[error("forced unhealthy by /api/chaos")]
-    Forced,
-}
-
-impl Silence {
-    /// Must somebody do something before it gets better?
-    pub(crate) fn needs_hands(&self) -> bool {
-        match self {
-            Self::NoAnswer(error) => error.needs_hands(),
-            Self::NotPatroni { .. } | Self::NoAddress { .. } | Self::Forced => false,
-        }
-    }
-}
-
-/// How a node stands, as the tracker sees it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stands {
-    /// Answers, but is not up yet.
-    pub(crate) rising: bool,
-    /// The node of the current epoch.
-    pub(crate) leads: bool,
-    /// Its lease has not run out.
-    pub(crate) leased: bool,
-}
-
-/// What the poller has to tell.
-#[derive(Debug)]
-pub(crate) enum News {
-    Observed(Observation),
-    /// What the cluster says about itself.
-    Dynamic(Dynamic),
-    /// What a node sees of the cluster, while the leader is silent.
-    Saw(Sight),
-    /// The cluster as one endpoint sees it; whoever takes it says whether it is of use.
-    Viewed(Result<ViewSeen, NoView>),
-}
 
 /// Asks, and knows nothing of leases: the tracker hands in the pace with each call of [`Poller::next`].
 pub(crate) struct Poller {
@@ -122,28 +51,6 @@ struct Ended {
     sent: BootTime,
     received: BootTime,
     outcome: Result<Told, NoAnswer>,
-}
-
-struct Asked {
-    id: NodeId,
-    settings: NodeSettings,
-    source: Source,
-    /// Where the questions go, as it is written.
-    name: Arc<str>,
-    host: Host,
-    port: u16,
-    /// Only when the REST API is elsewhere: then PostgreSQL's host is bound to it by configuration.
-    postgres: Option<Host>,
-    /// The address that answered the newest question, and when that was sent.
-    answered: Option<(SocketAddr, BootTime)>,
-    /// The address that PostgreSQL was last found at, as long as `postgres` still has it.
-    bound: Option<SocketAddr>,
-    /// Holds a lease: its questions go to that address alone.
-    leased: bool,
-    tempo: Tempo,
-    witness: Witness,
-    /// Drawn anew for each question.
-    jitter: f32,
 }
 
 impl Poller {
@@ -479,53 +386,6 @@ impl Poller {
     }
 }
 
-impl Asked {
-    /// Patroni serves with a handful of threads: never more than two questions are under way.
-    fn has_room(&self) -> bool {
-        self.tempo.under_way.len() + self.witness.under_way() < 2
-    }
-
-    fn answers_at(&self) -> Option<SocketAddr> {
-        self.answered.map(|(addr, _)| addr)
-    }
-
-    /// The answer to an earlier question, which may come from another address of the node, says nothing new.
-    fn heard_at(&mut self, from: SocketAddr, sent: BootTime) {
-        if self.answered.is_none_or(|(_, newest)| newest <= sent) {
-            self.answered = Some((at_port(from, 0), sent));
-        }
-    }
-
-    fn place(&self, limit: Duration) -> Place {
-        Place {
-            name: Arc::clone(&self.name),
-            host: self.host.asker(),
-            port: self.port,
-            prefer: self.answers_at(),
-            only: self.leased,
-            limit,
-        }
-    }
-
-    /// One node is one machine: a session dials the address that gave the proof.
-    fn dial(&mut self, answered: SocketAddr) -> Result<SocketAddr, Silence> {
-        let Some(postgres) = &self.postgres else {
-            return Ok(at_port(answered, self.settings.port));
-        };
-        let known = postgres.addresses();
-        self.bound = self
-            .bound
-            .filter(|bound| known.contains(bound))
-            .or(known.first().copied());
-        match self.bound {
-            Some(bound) => Ok(at_port(bound, self.settings.port)),
-            None => Err(Silence::NoAddress {
-                host: Arc::clone(&self.settings.host),
-            }),
-        }
-    }
-}
-
 fn sooner(a: Option<BootTime>, b: Option<BootTime>) -> Option<BootTime> {
     a.into_iter().chain(b).min()
 }
@@ -540,7 +400,7 @@ fn at_rest(health: HealthSettings, source: &Sources) -> HealthSettings {
 
 #[cfg(test)]
 mod tests {
-    use super::super::answer::{Role, State};
+    use super::super::answer::{Answer, Role, State};
     use super::super::{NodeRole, RestSettings};
     use super::*;
 
