@@ -1,0 +1,1 @@
+"""Runs the testScript of a NixOS VM test against Debian guests: one systemd-nspawn container a node."""

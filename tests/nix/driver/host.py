@@ -1,0 +1,119 @@
+"""The room around all guests: namespaces of its own, so that nothing outlives the driver and the host sees nothing."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from .patience import NotHere
+
+# Set for the inner process: the folder that holds the guests.
+INSIDE = "HELIOS_GUESTS"
+_NEEDED = {
+    "systemd-nspawn": "systemd-container",
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "ip": "iproute2",
+}
+# How long the inner process may take to put the guests down.
+_FAREWELL = 20
+
+
+def run(*command: str) -> str:
+    """A short command of the host; its words go into the error."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+    if done.returncode:
+        raise NotHere(f"`{' '.join(command)}` failed: {done.stdout.strip()}")
+    return done.stdout
+
+
+def enter(arguments: list[str]) -> int:
+    """Starts the driver again within its own namespaces, and cleans up after it however it ends."""
+    _require()
+    cgroup = _cgroup2() / f"helios-guests-{os.getpid()}"
+    folder = Path(tempfile.mkdtemp(prefix="helios-guests-"))
+    try:
+        cgroup.mkdir()
+    except OSError as error:
+        folder.rmdir()
+        raise NotHere(f"cannot make a control group: {error}") from error
+    try:
+        return _inner(arguments, cgroup, folder)
+    finally:
+        _remove_cgroups(cgroup)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def prepare(folder: Path) -> None:
+    """Within the namespaces: memory for the guests' disks, one hierarchy of control groups, room for nspawn's notes."""
+    run("mount", "--make-rprivate", "/")
+    run("mount", "-t", "tmpfs", "-o", "mode=755,size=75%", "guests", str(folder))
+    with contextlib.suppress(NotHere):
+        run("umount", "--recursive", "/sys/fs/cgroup")
+    run("mount", "-t", "cgroup2", "cgroup2", "/sys/fs/cgroup")
+    notes = Path("/run/systemd")
+    notes.mkdir(exist_ok=True)
+    run("mount", "-t", "tmpfs", "-o", "mode=755", "notes", str(notes))
+
+
+def _require() -> None:
+    if os.geteuid() != 0:
+        raise NotHere("guests need root")
+    for program, package in _NEEDED.items():
+        if shutil.which(program) is None:
+            raise NotHere(f"there is no {program} (package {package})")
+
+
+def _inner(arguments: list[str], cgroup: Path, folder: Path) -> int:
+    def join() -> None:
+        (cgroup / "cgroup.procs").write_text("0")
+
+    unshare = ["unshare", "--mount", "--net", "--ipc", "--cgroup", "--pid", "--mount-proc"]
+    unshare += ["--fork", "--kill-child=SIGTERM", sys.executable, "-m", __package__, *arguments]
+    inner = subprocess.Popen(unshare, env={**os.environ, INSIDE: str(folder)}, preexec_fn=join)
+    forward = [signal.SIGTERM, signal.SIGHUP]
+    before = [signal.signal(sign, lambda *_: sys.exit(143)) for sign in forward]
+    try:
+        return inner.wait()
+    except BaseException:
+        inner.terminate()
+        try:
+            inner.wait(_FAREWELL)
+        except subprocess.TimeoutExpired:
+            _kill(cgroup)
+            inner.wait()
+        raise
+    finally:
+        for sign, handler in zip(forward, before):
+            signal.signal(sign, handler)
+
+
+def _cgroup2() -> Path:
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, where, kind, *_ = line.split()
+        if kind == "cgroup2":
+            return Path(where)
+    raise NotHere("no control groups of version 2 are mounted")
+
+
+def _members(cgroup: Path) -> list[Path]:
+    """The group and all below it, the deepest first."""
+    folders = [Path(at) for at, _, _ in os.walk(cgroup)]
+    return sorted(folders, key=lambda path: -len(path.parts))
+
+
+def _kill(cgroup: Path) -> None:
+    for group in _members(cgroup):
+        for pid in (group / "cgroup.procs").read_text().split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+
+
+def _remove_cgroups(cgroup: Path) -> None:
+    for group in _members(cgroup):
+        with contextlib.suppress(OSError):
+            group.rmdir()

@@ -1,0 +1,185 @@
+"""A machine's life: start, crash, shut down, reboot, pull the cable. What is said to it is in `commands`."""
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from .commands import Commands
+from .disk import Disk
+from .manifest import Firewall, Node, System
+from .network import Address, Cable
+from .patience import DEFAULT, ScriptFailed, retry
+from .saying import say
+
+# An echo of the boot in the log of a guest that does not come up.
+_TAIL = 3000
+_NSPAWN = [
+    "systemd-nspawn",
+    "--quiet",
+    "--boot",
+    "--register=no",
+    "--keep-unit",
+    "--kill-signal=SIGRTMIN+3",
+    "--notify-ready=yes",
+    "--console=pipe",
+    "--link-journal=no",
+    "--resolv-conf=off",
+    "--timezone=off",
+    # For BPF, which systemd's IPAddressDeny= and RestrictFileSystems= are made of.
+    "--capability=CAP_NET_ADMIN,CAP_SYS_ADMIN,CAP_BPF,CAP_PERFMON",
+]
+
+
+class Machine(Commands):
+    """One node, as the script knows it."""
+
+    def __init__(self, address: Address, node: Node, disk: Disk, bridge: str, store: Path, folder: Path) -> None:
+        self.name = address.name
+        self.address = address
+        self.node = node
+        self.disk = disk
+        # The configuration that was switched to last; a reboot keeps it.
+        self.system: System = node.base
+        self._bridge = bridge
+        self._store = store
+        self._folder = folder
+        self._cable = Cable(self.name)
+        self._plugged = True
+        self._nspawn: subprocess.Popen[bytes] | None = None
+        # PID 1 of the guest as the driver counts, once it is known.
+        self._leader: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<machine {self.name}>"
+
+    @property
+    def firewall(self) -> Firewall | None:
+        return self.system.firewall
+
+    def is_up(self) -> bool:
+        return self._nspawn is not None
+
+    def start(self, allow_reboot: bool = False) -> None:
+        """Begins to boot and does not wait: the first command does. A reboot is always allowed here."""
+        del allow_reboot
+        if self._nspawn:
+            return
+        heard = self._folder / "notify"
+        heard.unlink(missing_ok=True)
+        self._notices = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._notices.bind(str(heard))
+        command = [*_NSPAWN, f"--directory={self.disk.root}", f"--machine={self.name}"]
+        command += [f"--network-bridge={self._bridge}", f"--bind-ro={self._store}"]
+        # Each guest needs a group of its own: nspawn makes two below the one it starts in.
+        group = Path("/sys/fs/cgroup") / self.name
+        group.mkdir(exist_ok=True)
+
+        def join() -> None:
+            (group / "cgroup.procs").write_text("0")
+
+        hearing = {"NOTIFY_SOCKET": str(heard), "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"}
+        with self._console.open("ab") as console:
+            self._nspawn = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=console,
+                env={**os.environ, **hearing},
+                preexec_fn=join,
+                start_new_session=True,
+            )
+        self._began = time.monotonic()
+        self._plugged = True
+
+    def crash(self) -> None:
+        """Power loss: nobody hears of it. What the guest's processes had written is on its disk, synced or not."""
+        if self._nspawn:
+            say(f"{self.name}: forced crash")
+            leader = self.connect()
+            self._cable.cut()
+            os.kill(leader, signal.SIGKILL)
+            self.wait_for_shutdown()
+
+    def shutdown(self) -> None:
+        if self._nspawn:
+            # `systemctl poweroff` would ask logind, which no guest has.
+            self.execute("systemctl start poweroff.target --job-mode=replace-irreversibly --no-block")
+            self.wait_for_shutdown()
+
+    def reboot(self) -> None:
+        self.shutdown()
+        self.start()
+
+    def wait_for_shutdown(self) -> None:
+        if self._nspawn:
+            try:
+                self._nspawn.wait(DEFAULT)
+            except subprocess.TimeoutExpired as error:
+                raise ScriptFailed(f"{self.name} is not down after {DEFAULT} s") from error
+            self._forget()
+
+    def block(self) -> None:
+        """Pulls the cable."""
+        self.connect()
+        say(f"{self.name}: cable out")
+        self._cable.plug(False)
+        self._plugged = False
+
+    def unblock(self) -> None:
+        say(f"{self.name}: cable in")
+        self._cable.plug(True)
+        self._plugged = True
+
+    def connect(self) -> int:
+        """Waits until the guest takes commands, starting it if need be: PID 1 as the host counts."""
+        self.start()
+        if self._leader is None:
+            leader = self._heard_leader()
+            retry(lambda _: self._takes_commands(leader), DEFAULT)
+            self._leader = leader
+            say(f"{self.name}: up after {time.monotonic() - self._began:.1f} s")
+        return self._leader
+
+    def release(self) -> None:
+        """At the end of the run, whatever state the machine is in."""
+        if self._nspawn:
+            if self._leader:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self._leader, signal.SIGKILL)
+            else:
+                self._nspawn.kill()
+            self._nspawn.wait()
+            self._forget()
+
+    @property
+    def _console(self) -> Path:
+        return self._folder / "console"
+
+    def console_text(self) -> str:
+        return self._console.read_text(errors="replace")
+
+    def _heard_leader(self) -> int:
+        end = time.monotonic() + DEFAULT
+        while time.monotonic() < end and self._nspawn and self._nspawn.poll() is None:
+            if not select.select([self._notices], [], [], 0.2)[0]:
+                continue
+            for line in self._notices.recv(4096).decode().splitlines():
+                key, _, value = line.partition("=")
+                if key == "X_NSPAWN_LEADER_PID":
+                    return int(value)
+        raise ScriptFailed(f"{self.name} did not boot: {self.console_text()[-_TAIL:]}")
+
+    def _takes_commands(self, leader: int) -> bool:
+        if self._nspawn and self._nspawn.poll() is not None:
+            raise ScriptFailed(f"{self.name} died while booting: {self.console_text()[-_TAIL:]}")
+        return self.within(leader, "systemctl is-active --quiet basic.target 2> /dev/null", 10)[0] == 0
+
+    def _forget(self) -> None:
+        self._nspawn = None
+        self._leader = None
+        self._notices.close()
