@@ -48,9 +48,10 @@ in
   escapeShellArg = x: "'${b.replaceStrings [ "'" ] [ "'\\''" ] (toString x)}'";
   escapeShellArgs = lib.concatMapStringsSep " " lib.escapeShellArg;
   boolToString = x: if x then "true" else "false";
-  toUpper = b.replaceStrings (lib.stringToCharacters "abcdefghijklmnopqrstuvwxyz") (
-    lib.stringToCharacters "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-  );
+  lowerChars = lib.stringToCharacters "abcdefghijklmnopqrstuvwxyz";
+  upperChars = lib.stringToCharacters "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  toLower = b.replaceStrings lib.upperChars lib.lowerChars;
+  toUpper = b.replaceStrings lib.lowerChars lib.upperChars;
   toInt =
     text:
     let
