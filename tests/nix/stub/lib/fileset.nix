@@ -4,7 +4,8 @@ let
   inherit (lib) any hasPrefix;
   text = toString;
   under = folder: path: path == folder || hasPrefix (folder + "/") path;
-  covers = set: path: any (part: under part path) set.paths && !any (part: under part path) set.without;
+  covers =
+    set: path: any (part: under part path) set.paths && !any (part: under part path) set.without;
   # A folder on the way to a file that is in.
   leadsTo = set: path: any (part: under path part) set.paths;
   make = paths: without: {
@@ -21,7 +22,12 @@ let
       throw "lib.fileset: ${text x} does not exist";
 in
 {
-  union = one: other: lib.fileset.unions [ one other ];
+  union =
+    one: other:
+    lib.fileset.unions [
+      one
+      other
+    ];
   unions =
     sets:
     let

@@ -51,7 +51,10 @@ let
   # A file that is imported twice counts once.
   once = lib.foldl' (
     seen: module:
-    if module.key != null && lib.any (other: other.key == module.key) seen then seen else seen ++ [ module ]
+    if module.key != null && lib.any (other: other.key == module.key) seen then
+      seen
+    else
+      seen ++ [ module ]
   ) [ ];
 
   # What every configuration has.
@@ -78,7 +81,9 @@ let
       declared = lib.foldl' (
         all: d:
         let
-          twice = attrNames (lib.intersectAttrs (removeAttrs all [ "_type" ]) (removeAttrs d.value [ "_type" ]));
+          twice = attrNames (
+            lib.intersectAttrs (removeAttrs all [ "_type" ]) (removeAttrs d.value [ "_type" ])
+          );
         in
         if twice == [ ] then
           all // d.value
@@ -143,12 +148,14 @@ let
       stray =
         d:
         map (
-          name: "The option `${showOption (loc ++ [ name ])}' does not exist. Definition values:\n- In `${toString d.file}'"
+          name:
+          "The option `${showOption (loc ++ [ name ])}' does not exist. Definition values:\n- In `${toString d.file}'"
         ) (attrNames d.value);
     in
     {
       config =
-        (if freeform == null then { } else freeform.merge loc undeclared) // mapAttrs (_: l: l.config) levels;
+        (if freeform == null then { } else freeform.merge loc undeclared)
+        // mapAttrs (_: l: l.config) levels;
       options = mapAttrs (_: l: l.options) levels;
       strays =
         lib.optionals (freeform == null) (concatMap stray undeclared)
@@ -188,8 +195,15 @@ in
       argumentsFor = wanted: mapAttrs (name: _: config._module.args.${name}) wanted // fixed;
       loaded = once (concatMap (load argumentsFor "<unknown-file>") ([ own ] ++ modules));
       freeforms = lib.filter (type: type != null) (map (module: module.freeform) loaded);
-      of = part: map (module: { inherit (module) file; value = module.${part}; }) loaded;
-      tree = level prefix (if freeforms == [ ] then null else lib.last freeforms) (of "options") (of "config");
+      of =
+        part:
+        map (module: {
+          inherit (module) file;
+          value = module.${part};
+        }) loaded;
+      tree = level prefix (if freeforms == [ ] then null else lib.last freeforms) (of "options") (
+        of "config"
+      );
       # Modules see this one: whether there are strays is not known before they have all been read.
       config = tree.config;
       extendModules =
@@ -199,7 +213,8 @@ in
           specialArgs = specialArgs // (more.specialArgs or { });
           modules = modules ++ (more.modules or [ ]);
         };
-      checked = if tree.strays == [ ] then removeAttrs config [ "_module" ] else throw (lib.head tree.strays);
+      checked =
+        if tree.strays == [ ] then removeAttrs config [ "_module" ] else throw (lib.head tree.strays);
     in
     {
       _type = "configuration";

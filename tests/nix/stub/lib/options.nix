@@ -63,7 +63,15 @@ lib: {
       describe =
         option:
         let
-          shown = value: if lib.isType "literalExpression" value || lib.isType "literalMD" value then value else { _type = "literalExpression"; text = lib.toJSON value; };
+          shown =
+            value:
+            if lib.isType "literalExpression" value || lib.isType "literalMD" value then
+              value
+            else
+              {
+                _type = "literalExpression";
+                text = lib.toJSON value;
+              };
         in
         {
           name = lib.showOption option.loc;
@@ -79,13 +87,14 @@ lib: {
         // lib.optionalAttrs (option ? default && !option ? defaultText) {
           default = shown option.default;
         };
-      below =
-        option:
-        lib.optionAttrSetToDocList ((option.type.getSubOptions or (_: { })) option.loc);
+      below = option: lib.optionAttrSetToDocList ((option.type.getSubOptions or (_: { })) option.loc);
       list =
-        node: if lib.isOption node then [ (describe node) ] ++ below node else lib.optionAttrSetToDocList node;
+        node:
+        if lib.isOption node then [ (describe node) ] ++ below node else lib.optionAttrSetToDocList node;
     in
     lib.concatLists (
-      lib.mapAttrsToList (name: node: lib.optionals (name != "_module" && lib.isAttrs node) (list node)) options
+      lib.mapAttrsToList (
+        name: node: lib.optionals (name != "_module" && lib.isAttrs node) (list node)
+      ) options
     );
 }

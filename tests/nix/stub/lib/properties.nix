@@ -82,6 +82,5 @@ in
       [ definition ];
 
   # The definitions of one name among definitions of sets.
-  definitionsOf =
-    name: concatMap (d: lib.optional (d.value ? ${name}) (under d d.value.${name}));
+  definitionsOf = name: concatMap (d: lib.optional (d.value ? ${name}) (under d d.value.${name}));
 }

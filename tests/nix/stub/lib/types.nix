@@ -49,7 +49,12 @@ let
     else
       throw "The option `${showOption loc}' has conflicting definition values in ${lib.definitionFiles definitions}.";
 
-  simple = description: check: mkOptionType { name = description; inherit check; };
+  simple =
+    description: check:
+    mkOptionType {
+      name = description;
+      inherit check;
+    };
   text =
     description: separator:
     mkOptionType {
@@ -111,9 +116,7 @@ rec {
   lines = text "strings concatenated with \"\\n\"" "\n";
   commas = text "strings concatenated with \",\"" ",";
   separatedString = separator: text "strings concatenated with \"${separator}\"" separator;
-  path = simple "absolute path" (
-    x: lib.isStringLike x && lib.substring 0 1 (toString x) == "/"
-  );
+  path = simple "absolute path" (x: lib.isStringLike x && lib.substring 0 1 (toString x) == "/");
   package = simple "package" (
     x: lib.isDerivation x || lib.isStringLike x && lib.hasPrefix builtins.storeDir (toString x)
   );
@@ -145,8 +148,7 @@ rec {
     };
 
   enum =
-    words:
-    simple "one of ${lib.concatMapStringsSep ", " builtins.toJSON words}" (x: elem x words);
+    words: simple "one of ${lib.concatMapStringsSep ", " builtins.toJSON words}" (x: elem x words);
   uniq = of: of // { merge = mergeEqualOption; };
   unique = _: uniq;
   addCheck = of: check: of // { check = x: of.check x && check x; };
@@ -212,9 +214,7 @@ rec {
             let
               found = lib.unfoldDefinition (definition // { inherit value; });
             in
-            lib.optional (found != [ ]) (
-              lib.settle (loc ++ [ "[definition ${toString (i + 1)}]" ]) of found
-            );
+            lib.optional (found != [ ]) (lib.settle (loc ++ [ "[definition ${toString (i + 1)}]" ]) of found);
         in
         concatMap (d: lib.concatLists (lib.imap0 (item d) d.value)) definitions;
     };
@@ -241,7 +241,11 @@ rec {
         lib.evalModules {
           inherit specialArgs;
           prefix = loc;
-          modules = [ { _module.args.name = lib.mkDefault (if loc == [ ] then "" else lib.last loc); } ] ++ modules ++ more;
+          modules = [
+            { _module.args.name = lib.mkDefault (if loc == [ ] then "" else lib.last loc); }
+          ]
+          ++ modules
+          ++ more;
         };
       asModule =
         { file, value }:

@@ -1,5 +1,10 @@
 # A host's files, users, network and kernel settings.
-{ lib, config, pkgs, ... }:
+{
+  lib,
+  config,
+  pkgs,
+  ...
+}:
 let
   inherit (lib) types;
   option = type: default: lib.mkOption { inherit type default; };

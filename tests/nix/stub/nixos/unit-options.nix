@@ -3,7 +3,9 @@
 let
   inherit (lib) mkOption types;
   option = type: default: mkOption { inherit type default; };
-  unitNames = option (types.listOf (types.strMatching "[a-zA-Z0-9@%:_.\\-]+[.](service|socket|target|path|timer|slice|device|mount)")) [ ];
+  unitNames = option (types.listOf (
+    types.strMatching "[a-zA-Z0-9@%:_.\\-]+[.](service|socket|target|path|timer|slice|device|mount)"
+  )) [ ];
   scalar = types.nullOr (
     types.oneOf [
       types.bool

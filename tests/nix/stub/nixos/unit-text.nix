@@ -10,7 +10,15 @@ let
       "false"
     else
       toString x;
-  lines = set: lib.concatStrings (lib.concatLists (lib.mapAttrsToList (n: x: map (y: "${n}=${word y}\n") (lib.toList x)) (lib.filterAttrs (_: x: x != null) set)));
+  lines =
+    set:
+    lib.concatStrings (
+      lib.concatLists (
+        lib.mapAttrsToList (n: x: map (y: "${n}=${word y}\n") (lib.toList x)) (
+          lib.filterAttrs (_: x: x != null) set
+        )
+      )
+    );
   unlessEmpty = lib.filterAttrs (_: x: x != "" && x != null);
 
   triggers =
@@ -50,9 +58,11 @@ let
     else
       lib.optionalAttrs (!unit.restartIfChanged) { X-RestartIfChanged = false; };
 
-  job = phase: text: lib.optionalAttrs (text != "") {
-    ${phase} = pkgs.writeShellScript "${name}-${phase}" "set -e\n${text}";
-  };
+  job =
+    phase: text:
+    lib.optionalAttrs (text != "") {
+      ${phase} = pkgs.writeShellScript "${name}-${phase}" "set -e\n${text}";
+    };
   jobs =
     job "ExecStartPre" unit.preStart
     // job "ExecStart" unit.script
@@ -62,7 +72,9 @@ let
     // job "ExecStopPost" unit.postStop;
 
   environment =
-    lib.optionalAttrs (unit.path != [ ]) { PATH = lib.concatMapStringsSep ":" (p: "${p}/bin:${p}/sbin") unit.path; }
+    lib.optionalAttrs (unit.path != [ ]) {
+      PATH = lib.concatMapStringsSep ":" (p: "${p}/bin:${p}/sbin") unit.path;
+    }
     // unit.environment;
 
   sections = {

@@ -1,8 +1,7 @@
 # The argument `utils` of NixOS modules.
 { lib }:
 let
-  escapeExecArg =
-    x: builtins.replaceStrings [ "%" "$" ] [ "%%" "$$" ] (builtins.toJSON (toString x));
+  escapeExecArg = x: builtins.replaceStrings [ "%" "$" ] [ "%%" "$$" ] (builtins.toJSON (toString x));
 in
 {
   escapeSystemdExecArg = escapeExecArg;

@@ -35,7 +35,8 @@ let
       inherit name;
       meta = attributes.meta or { };
       overrideAttrs =
-        change: fromScript (attributes // lib.toFunction (lib.toFunction change attributes) attributes) script;
+        change:
+        fromScript (attributes // lib.toFunction (lib.toFunction change attributes) attributes) script;
     };
 in
 rec {
@@ -49,19 +50,24 @@ rec {
       passAsFile = [ "text" ];
     } ''cp "$textPath" "$out"'';
   writeTextDir =
-    path: text: runCommand (baseNameOf path) {
+    path: text:
+    runCommand (baseNameOf path) {
       inherit text;
       passAsFile = [ "text" ];
     } ''install -Dm644 "$textPath" "$out/${path}"'';
-  writeShellScript = name: text: runCommand name {
-    text = "#!/bin/bash\n${text}\n";
-    passAsFile = [ "text" ];
-  } ''install -m755 "$textPath" "$out"'';
-  writeShellScriptBin = name: text: runCommand name {
-    text = "#!/bin/bash\n${text}\n";
-    passAsFile = [ "text" ];
-    meta.mainProgram = name;
-  } ''install -Dm755 "$textPath" "$out/bin/${name}"'';
+  writeShellScript =
+    name: text:
+    runCommand name {
+      text = "#!/bin/bash\n${text}\n";
+      passAsFile = [ "text" ];
+    } ''install -m755 "$textPath" "$out"'';
+  writeShellScriptBin =
+    name: text:
+    runCommand name {
+      text = "#!/bin/bash\n${text}\n";
+      passAsFile = [ "text" ];
+      meta.mainProgram = name;
+    } ''install -Dm755 "$textPath" "$out/bin/${name}"'';
   writeShellApplication =
     {
       name,

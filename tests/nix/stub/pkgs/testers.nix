@@ -19,7 +19,9 @@ let
         nodes = option (lib.types.lazyAttrsOf lib.types.deferredModule) { };
         defaults = option lib.types.deferredModule { };
         node.specialArgs = option (lib.types.lazyAttrsOf lib.types.raw) { };
-        testScript = lib.mkOption { type = lib.types.either lib.types.str (lib.types.functionTo lib.types.str); };
+        testScript = lib.mkOption {
+          type = lib.types.either lib.types.str (lib.types.functionTo lib.types.str);
+        };
         extraPythonPackages = option lib.types.raw (_: [ ]);
         globalTimeout = option lib.types.int 3600;
         skipLint = option lib.types.bool false;
@@ -39,7 +41,10 @@ in
             tests
             test
           ];
-          specialArgs = { inherit pkgs; hostPkgs = pkgs; };
+          specialArgs = {
+            inherit pkgs;
+            hostPkgs = pkgs;
+          };
         })
         config
         ;
@@ -65,21 +70,31 @@ in
       ) config.nodes;
       nodes = lib.mapAttrs (_: system: system.config) systems;
       script =
-        if lib.isFunction config.testScript then config.testScript { inherit nodes; } else config.testScript;
+        if lib.isFunction config.testScript then
+          config.testScript { inherit nodes; }
+        else
+          config.testScript;
       manifest = pkgs.writeText "${config.name}.json" (
         builtins.toJSON {
           inherit (config) name globalTimeout;
           inherit (builtins) storeDir;
           testScript = script;
           # Built for its assertions.
-          nodes = lib.mapAttrs (_: node: builtins.seq node.system.build.toplevel.drvPath (describe node)) nodes;
+          nodes = lib.mapAttrs (
+            _: node: builtins.seq node.system.build.toplevel.drvPath (describe node)
+          ) nodes;
         }
       );
     in
-    pkgs.runCommand "vm-test-run-${config.name}" {
-      passthru = { inherit config manifest nodes; } // config.passthru;
-    } ''
-      PYTHONPATH=${../../.} python3 -m driver ${manifest}
-      mkdir "$out"
-    '';
+    pkgs.runCommand "vm-test-run-${config.name}"
+      {
+        passthru = {
+          inherit config manifest nodes;
+        }
+        // config.passthru;
+      }
+      ''
+        PYTHONPATH=${../../.} python3 -m driver ${manifest}
+        mkdir "$out"
+      '';
 }
