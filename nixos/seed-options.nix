@@ -6,7 +6,7 @@ let
 
   node = types.submodule {
     # What else `[[nodes]]` knows, in the file's own words: `role`, `enabled`.
-    freeformType = (pkgs.formats.toml { }).type;
+    freeformType = types.attrsOf (pkgs.formats.toml { }).type;
     options = {
       host = mkOption {
         type = types.str;

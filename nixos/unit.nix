@@ -101,8 +101,14 @@ in
     ProtectHome = true;
     PrivateTmp = true;
     PrivateDevices = true;
-    # In a user namespace neither a low port nor another group can be had.
-    PrivateUsers = !(bindsLow || chowns);
+    # In a user namespace no low port can be had, and another group only where it has a number of its own (systemd 257).
+    PrivateUsers =
+      if bindsLow then
+        false
+      else if chowns then
+        "identity"
+      else
+        true;
     PrivateIPC = true;
     PrivateMounts = true;
     ProtectProc = "invisible";

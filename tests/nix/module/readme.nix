@@ -1,0 +1,54 @@
+# README's table of options against the module, and that each option is explained.
+{
+  lib,
+  evaluate,
+  is,
+  ...
+}:
+let
+  inherit (evaluate [ ../../../nixos/module.nix ]) options;
+  path = "services.helios-proxy.";
+  every = lib.filter (option: option.visible != false && !option.internal) (
+    lib.optionAttrSetToDocList { inherit (options.services) helios-proxy; }
+  );
+  # Those that have a row: not what each node and each cluster has again.
+  listed = lib.filter (
+    option: lib.hasPrefix path option.name && !lib.hasInfix "<name>" option.name
+  ) every;
+  squeezed = lib.replaceStrings [ " " "\n" ] [ "" "" ];
+  declared = lib.listToAttrs (
+    map (
+      option: lib.nameValuePair (lib.removePrefix path option.name) (squeezed option.default.text)
+    ) listed
+  );
+
+  readme = builtins.readFile ../../../README.md;
+  table = lib.elemAt (lib.splitString "| option of `services.helios-proxy` |" readme) 1;
+  rows = map (lib.splitString "|") (
+    lib.filter (lib.hasPrefix "| `") (lib.splitString "\n" (lib.head (lib.splitString "\n\n" table)))
+  );
+  cell = n: row: lib.trim (lib.elemAt row n);
+  quoted = text: builtins.match "`(.*)`" text;
+  # A default in words is none that could be compared.
+  told = lib.listToAttrs (
+    map (
+      row:
+      let
+        name = lib.head (quoted (cell 1 row));
+        default = quoted (cell 2 row);
+      in
+      lib.nameValuePair name (
+        if default == null then declared.${name} or "" else squeezed (lib.head default)
+      )
+    ) rows
+  );
+in
+{
+  "README lists each option with its default" = is declared told;
+
+  "each option has a description and a type" = is [ ] (
+    map (option: option.name) (
+      lib.filter (option: (option.description or "") == "" || option.type == "unspecified value") every
+    )
+  );
+}
