@@ -33,9 +33,11 @@ let
     (builtins.isString value || builtins.isInt value) && found != null && convert found <= longest;
 in
 {
-  type = lib.types.addCheck (lib.types.either lib.types.str lib.types.int) isTime // {
+  type = lib.mkOptionType {
     name = "haproxyTime";
     description = ''positive time in HAProxy's syntax ("5s", "500ms", "1m"; units us ms s m h d; a bare number is milliseconds)'';
+    check = isTime;
+    merge = lib.mergeEqualOption;
   };
 
   toMilliseconds = value: convert (parts value);

@@ -10,6 +10,7 @@ let
     // {
       inherit lib;
       types = part ./types.nix;
+      inherit (part ./types.nix) mkOptionType mergeEqualOption;
       fileset = part ./fileset.nix;
       strings = part ./strings.nix;
       inherit (part ./fileset.nix) cleanSource;

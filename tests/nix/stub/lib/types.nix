@@ -92,7 +92,7 @@ let
     };
 in
 rec {
-  inherit mkOptionType;
+  inherit mkOptionType mergeEqualOption;
 
   bool = simple "boolean" lib.isBool;
   int = simple "signed integer" isInt;
