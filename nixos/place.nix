@@ -16,7 +16,7 @@ let
     cp ${written} $out
   '';
 
-  program = lib.getExe cfg.package;
+  program = lib.getExe' cfg.package "helios-proxy";
   option = "services.helios-proxy" + lib.optionalString (name != null) ".clusters.${name}";
 in
 {

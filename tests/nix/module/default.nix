@@ -1,5 +1,5 @@
-# What the NixOS module means, checked by evaluation alone: { "<sentence>" = { got; want; }; }. Equal or wrong.
-# By itself on the stand-in for nixpkgs (`nix eval --json -f tests/nix/module`); with a real nixpkgs where there is one.
+# What the NixOS module means, checked by evaluation alone. `sentences`: { "<sentence>" = { got; want; }; }, equal or wrong.
+# On the stand-in for nixpkgs (`nix eval --json --file tests/nix/module wrong`), or with a real one, where there is one.
 {
   system ? "x86_64-linux",
   lib ? import ../stub/lib,
@@ -24,4 +24,7 @@ let
     ./unit.nix
   ];
 in
-lib.foldl' (all: file: all // import file tools) { } files
+rec {
+  sentences = lib.foldl' (all: file: all // import file tools) { } files;
+  wrong = lib.filterAttrs (_: said: said.got != said.want) sentences;
+}
