@@ -18,10 +18,11 @@
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
 
 /// A point on `CLOCK_BOOTTIME`. `Instant` is `CLOCK_MONOTONIC` on Linux and stands still while a laptop or a VM
 /// sleeps; a lease measured with it would survive the sleep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BootTime(Duration);
 
 impl BootTime {

@@ -1,10 +1,12 @@
 //! Watches messages pass without touching a byte: where they begin and end, and what the last one was.
 
+use serde::{Deserialize, Serialize};
+
 use super::message::{READY, Tag};
 
 /// The position in a stream of messages: a plain value that survives any split of the bytes, and a hand-over to
 /// another process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Scanner {
     header: [u8; 5],
     /// Bytes of `header` seen.

@@ -1,5 +1,7 @@
 //! What a client's first bytes are: TLS, a request to negotiate, a cancel, a startup message, or not PostgreSQL.
 
+use serde::{Deserialize, Serialize};
+
 /// The whole SSLRequest.
 const SSL_REQUEST: [u8; 8] = packet(80_877_103);
 /// The whole GSSENCRequest.
@@ -18,7 +20,7 @@ const KEY_BYTES: std::ops::RangeInclusive<usize> = 4..=256;
 const PROCESS_ID: usize = 4;
 
 /// A request that is answered with one byte before the conversation goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Request {
     Ssl,
     Gss,

@@ -70,7 +70,7 @@ pub(super) fn read_at(intent: Intent, picture: &Picture, member: &Member<'_>) ->
 }
 
 /// A reader's session is never ended with the epoch, only with its node.
-fn at_leader(intent: Intent, picture: &Picture, lease: &Lease) -> Target {
+pub(super) fn at_leader(intent: Intent, picture: &Picture, lease: &Lease) -> Target {
     let node = picture
         .nodes
         .iter()

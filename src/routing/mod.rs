@@ -6,6 +6,7 @@ mod door;
 mod error;
 mod fresh;
 mod line;
+mod moved;
 mod outlook;
 mod policy;
 mod pool;
@@ -19,6 +20,7 @@ pub(crate) use decide::Target;
 pub(crate) use door::{Inside, Slot};
 pub(crate) use error::RouteError;
 pub(crate) use fresh::News;
+pub(crate) use moved::{NotHere, Placed, Waited};
 pub(crate) use outlook::outlook;
 pub(crate) use router::{Routed, Router};
 pub(crate) use settings::{

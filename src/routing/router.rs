@@ -22,7 +22,7 @@ pub(crate) struct Router {
     pub(super) picture: watch::Receiver<Picture>,
     pub(super) settings: watch::Receiver<RoutingSettings>,
     pub(super) demand: Arc<Demand>,
-    metrics: Arc<Metrics>,
+    pub(super) metrics: Arc<Metrics>,
     lines: Lines,
     pub(super) doors: Doors,
 }

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// The word of a listener: which nodes its clients may be sent to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Route {
     #[default]
     Primary,
@@ -30,14 +32,14 @@ impl Route {
 }
 
 /// What the clients of a listener want. Those who want the same wait in one line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Intent {
     pub(crate) route: Route,
     pub(crate) reads: ReadSettings,
 }
 
 /// How a read port chooses. Without meaning for [`Route::Primary`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct ReadSettings {
     pub(crate) policy: Policy,
     pub(crate) fallback: Fallback,
@@ -50,7 +52,7 @@ pub(crate) struct ReadSettings {
 }
 
 /// Which of several nodes a read client gets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Policy {
     #[default]
     RoundRobin,
@@ -58,7 +60,7 @@ pub(crate) enum Policy {
 }
 
 /// Who serves reads when no replica does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Fallback {
     #[default]
     Leader,
@@ -66,7 +68,7 @@ pub(crate) enum Fallback {
 }
 
 /// What becomes of the read sessions of a node that starts to lead.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum OnPromotion {
     #[default]
     Keep,

@@ -19,7 +19,7 @@ pub(crate) struct Ticket {
     pub(super) limit: Duration,
     /// Only while the client waits.
     held: Option<Held>,
-    was_held: bool,
+    pub(super) was_held: bool,
     /// Only a node proved after this will do: one of this client's own attempts failed then.
     pub(super) after: Option<BootTime>,
     /// Where the last attempt went.
@@ -66,6 +66,16 @@ impl Ticket {
     }
 
     pub(super) fn hold(&mut self, demand: &Arc<Demand>, metrics: &Arc<Metrics>) {
+        self.hold_since(demand, metrics, None);
+    }
+
+    /// `since`: for a client that was held elsewhere before, `None` = now.
+    pub(super) fn hold_since(
+        &mut self,
+        demand: &Arc<Demand>,
+        metrics: &Arc<Metrics>,
+        since: Option<Instant>,
+    ) {
         self.was_held = true;
         self.held.get_or_insert_with(|| {
             metrics.held_clients.inc();
@@ -73,9 +83,21 @@ impl Ticket {
                 _line: self.line.hold(),
                 _demand: demand.hold(),
                 metrics: Arc::clone(metrics),
-                since: Instant::now(),
+                since: Some(since.unwrap_or_else(Instant::now)),
             }
         });
+    }
+
+    pub(super) fn held_for(&self) -> Option<Duration> {
+        let since = self.held.as_ref().and_then(|held| held.since);
+        since.map(|since| since.elapsed())
+    }
+
+    /// The client waits on in another process, which will say for how long.
+    pub(crate) fn leave(mut self) {
+        if let Some(held) = &mut self.held {
+            held.since = None;
+        }
     }
 
     pub(super) fn release(&mut self) {
@@ -88,14 +110,16 @@ struct Held {
     _line: line::Held,
     _demand: HeldGuard,
     metrics: Arc<Metrics>,
-    since: Instant,
+    /// `None` when another process goes on with it.
+    since: Option<Instant>,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         self.metrics.held_clients.dec();
-        self.metrics
-            .held_seconds
-            .observe(self.since.elapsed().as_secs_f64());
+        if let Some(since) = self.since {
+            let held = since.elapsed().as_secs_f64();
+            self.metrics.held_seconds.observe(held);
+        }
     }
 }

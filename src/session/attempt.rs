@@ -12,6 +12,7 @@ use super::dial::dial;
 use super::ear::{Ear, TimedSlot};
 use super::error::{DialError, End, Setback};
 use super::listener::Listener;
+use super::pack::Tries;
 use super::prologue::{Introduced, Prologue, Road};
 use super::registry::Seat;
 use super::worker::Worker;
@@ -23,6 +24,7 @@ pub(super) struct Attempt<'a> {
     pub(super) settings: &'a SessionSettings,
     pub(super) client: &'a mut Client,
     pub(super) ticket: &'a mut Ticket,
+    pub(super) tries: &'a Tries,
 }
 
 /// A server that has taken the client.
@@ -69,6 +71,7 @@ impl Attempt<'_> {
             biased;
             routed = router.route(self.ticket) => routed,
             end = self.client.left() => return Err(end.into()),
+            turn = self.worker.packer.turn(self.tries) => return Err(Setback::Leaves(turn)),
         };
         Ok(routed.map_err(|error| End::late(&error))?)
     }

@@ -82,6 +82,12 @@ impl CancelTable {
     }
 }
 
+impl CancelKey {
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.key
+    }
+}
+
 impl Drop for CancelKey {
     fn drop(&mut self) {
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);

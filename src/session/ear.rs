@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tokio::time::Sleep;
 
 use super::cancel::CancelKey;
@@ -41,6 +42,13 @@ enum Kind {
     Opaque { reads: u32, hello: bool },
 }
 
+/// How far an ear has come, the beginning of an unfinished message apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Listening {
+    Clear { skip: usize },
+    Opaque { reads: u32, hello: bool },
+}
+
 /// What a chunk of the server's bytes meant.
 #[derive(Default)]
 pub(super) struct Heard {
@@ -57,6 +65,13 @@ impl TimedSlot {
         Self {
             slot: Some(slot),
             late: Box::pin(tokio::time::sleep(SLOT)),
+        }
+    }
+
+    fn given_back() -> Self {
+        Self {
+            slot: None,
+            late: Box::pin(tokio::time::sleep(Duration::ZERO)),
         }
     }
 
@@ -81,6 +96,27 @@ impl Ear {
     /// `hello`: the ClientHello has been passed on. The server's answer to it is still to be heard here.
     pub(super) fn opaque(slot: TimedSlot, hello: bool) -> Self {
         let kind = Kind::Opaque { reads: 0, hello };
+        Self { slot, kind }
+    }
+
+    /// What another process needs to go on listening; the slot stays.
+    pub(super) fn listening(&self) -> (Listening, &[u8]) {
+        match &self.kind {
+            Kind::Clear { part, skip } => (Listening::Clear { skip: *skip }, part),
+            Kind::Opaque { reads, hello } => {
+                let (reads, hello) = (*reads, *hello);
+                (Listening::Opaque { reads, hello }, &[])
+            }
+        }
+    }
+
+    /// As another process has left it.
+    pub(super) fn resume(listening: Listening, part: Vec<u8>) -> Self {
+        let kind = match listening {
+            Listening::Clear { skip } => Kind::Clear { part, skip },
+            Listening::Opaque { reads, hello } => Kind::Opaque { reads, hello },
+        };
+        let slot = TimedSlot::given_back();
         Self { slot, kind }
     }
 
@@ -159,7 +195,9 @@ fn understand(tag: u8, body: &[u8], place: &Place, shared: &Shared, heard: &mut 
                 heard.key = Some(shared.cancels.issue(key, place.addr));
             }
         }
-        b'S' if place.route.writes() && parameter(body) == Some((b"in_hot_standby", b"on")) => {
+        b'S' if place.intent.route.writes()
+            && parameter(body) == Some((b"in_hot_standby", b"on")) =>
+        {
             heard.in_recovery = Some(0);
         }
         b'E' => match error_code(body) {

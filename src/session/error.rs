@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::pack::Turn;
 use crate::metrics;
 use crate::protocol::{Code, Refusal};
 use crate::routing::RouteError;
@@ -61,6 +62,10 @@ pub(super) enum Setback {
 
     #[error("{node} has no connection left")]
     Full { node: SocketAddr, heard: Vec<u8> },
+
+    /// The client has not met anything: it may go on in another process.
+    #[error("the client leaves for another process")]
+    Leaves(Turn),
 
     #[error(transparent)]
     End(#[from] End),

@@ -4,6 +4,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -29,6 +30,12 @@ pub(super) struct Way {
     /// Empty, and without memory, unless the reader is slow.
     pending: Vec<u8>,
     written: usize,
+    pub(super) reached: Reached,
+}
+
+/// How far a direction's end has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Reached {
     /// The source has sent its end.
     pub(super) ended: bool,
     /// The end was passed on.
@@ -38,7 +45,7 @@ pub(super) struct Way {
 }
 
 /// Both scanners' places, and what is still owed to the client.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Scan {
     pub(super) up: Scanner,
     pub(super) down: Scanner,
@@ -79,7 +86,7 @@ impl Forward {
     /// Once and without waiting: a client that does not read gets none.
     pub(super) fn say(&self, words: &Refusal) -> bool {
         let is_between = self.scan.is_some_and(|scan| scan.down.at_boundary());
-        let is_heard = is_between && self.down.is_clear() && !self.down.ended;
+        let is_heard = is_between && self.down.is_clear() && !self.down.reached.ended;
         is_heard && self.client.try_write(&words.encode()).is_ok()
     }
 }
@@ -90,6 +97,20 @@ impl Way {
             pending,
             ..Self::default()
         }
+    }
+
+    /// As another process has left it.
+    pub(super) fn resume(reached: Reached, pending: Vec<u8>) -> Self {
+        Self {
+            pending,
+            written: 0,
+            reached,
+        }
+    }
+
+    /// What was read and could not be written yet.
+    pub(super) fn rest(&self) -> &[u8] {
+        &self.pending[self.written..]
     }
 
     pub(super) fn is_clear(&self) -> bool {
@@ -108,7 +129,7 @@ impl Way {
 
     /// Nobody takes the bytes any more.
     pub(super) fn sink(&mut self) {
-        self.sunk = true;
+        self.reached.sunk = true;
         self.pending = Vec::new();
         self.written = 0;
     }
@@ -128,18 +149,18 @@ impl Way {
     {
         loop {
             ready!(self.poll_pending(cx, sink)).map_err(Broken::Sink)?;
-            if self.ended {
-                if !self.closed && !self.sunk {
+            if self.reached.ended {
+                if !self.reached.closed && !self.reached.sunk {
                     ready!(Pin::new(sink).poll_shutdown(cx)).map_err(Broken::Sink)?;
                 }
-                self.closed = true;
+                self.reached.closed = true;
                 return Poll::Ready(Ok(Moved::Closed));
             }
             let mut chunk = ReadBuf::new(buffer);
             ready!(Pin::new(&mut *source).poll_read(cx, &mut chunk)).map_err(Broken::Source)?;
             let chunk = chunk.filled();
             if chunk.is_empty() {
-                self.ended = true;
+                self.reached.ended = true;
                 return Poll::Ready(Ok(Moved::Ended));
             }
             let pass = read(chunk);
@@ -147,11 +168,11 @@ impl Way {
                 Pass::All => chunk,
                 Pass::Cut(end) => &chunk[..end],
             };
-            if !self.sunk {
+            if !self.reached.sunk {
                 self.write(cx, sink, passed)?;
             }
             if pass != Pass::All {
-                self.ended = true;
+                self.reached.ended = true;
                 return Poll::Ready(Ok(Moved::Ended));
             }
         }

@@ -71,6 +71,16 @@ impl Limits {
         }
     }
 
+    /// Counts a client that another process has counted already: whoever is there is not refused.
+    pub(super) fn adopt(&self, listener: &Arc<AtomicUsize>) -> Counted {
+        self.all.fetch_add(1, Ordering::Relaxed);
+        listener.fetch_add(1, Ordering::Relaxed);
+        Counted {
+            all: Arc::clone(&self.all),
+            listener: Arc::clone(listener),
+        }
+    }
+
     pub(super) fn counted(&self) -> usize {
         self.all.load(Ordering::Relaxed)
     }

@@ -6,14 +6,15 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
 use super::listener::Listener;
+use super::pack::{Tries, Turn};
 use super::shared::Shared;
 use super::stream::Peer;
 use super::sweep::Looks;
 use crate::metrics::{RevokeReason, SessionLabel};
-use crate::routing::{Inside, OpenGuard, Revocation, Route, Target};
+use crate::routing::{Inside, Intent, OpenGuard, Placed, Revocation, Target};
 
 /// The sessions of one worker.
 #[derive(Debug, Default)]
@@ -31,8 +32,8 @@ pub(super) struct Place {
     pub(super) peer: Peer,
     pub(super) node: Arc<str>,
     pub(super) addr: SocketAddr,
-    /// Its listener's word when it came.
-    pub(super) route: Route,
+    /// What its listener's clients wanted when it came.
+    pub(super) intent: Intent,
     /// The node was chosen as the leader.
     pub(super) leads: bool,
     pub(super) epoch: u64,
@@ -45,6 +46,9 @@ pub(super) struct Place {
     /// What the sweep has seen of it.
     pub(super) looks: Cell<Looks>,
     order: Cell<Option<Order>>,
+    /// It may be packed now.
+    turn: RefCell<Option<Turn>>,
+    pub(super) tries: Tries,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -85,7 +89,7 @@ impl Registry {
             peer,
             node: Arc::clone(&target.name),
             addr: target.addr,
-            route: target.intent.route,
+            intent: target.intent,
             leads: target.leads,
             epoch: target.epoch,
             ends_with: target.revocation.clone(),
@@ -93,6 +97,8 @@ impl Registry {
             server: Cell::new(None),
             looks: Cell::default(),
             order: Cell::new(None),
+            turn: RefCell::new(None),
+            tries: Tries::default(),
             waker: RefCell::new(None),
         });
         let id = self.next.get();
@@ -113,10 +119,10 @@ impl Registry {
 
     /// Wakes every relay, so that it looks at what has changed for all of them.
     pub(super) fn wake_all(&self) {
-        self.each(Place::wake);
+        self.each(|place| place.wake());
     }
 
-    pub(super) fn each(&self, mut look: impl FnMut(&Place)) {
+    pub(super) fn each(&self, mut look: impl FnMut(&Rc<Place>)) {
         for place in self.places.borrow().values() {
             look(place);
         }
@@ -182,6 +188,38 @@ impl Place {
         order
     }
 
+    /// Ends when there is an order; what it is, the relay asks.
+    pub(super) fn poll_ordered(&self, cx: &mut Context<'_>) -> Poll<()> {
+        match self.order(cx) {
+            Some(_) => Poll::Ready(()),
+            None => Poll::Pending,
+        }
+    }
+
+    pub(super) fn pack(&self, turn: Turn) {
+        self.turn.replace(Some(turn));
+        self.wake();
+    }
+
+    pub(super) fn has_turn(&self) -> bool {
+        self.turn.borrow().is_some()
+    }
+
+    pub(super) fn take_turn(&self) -> Option<Turn> {
+        self.turn.take()
+    }
+
+    /// Where it sits, for another process.
+    pub(super) fn placed(&self) -> Placed {
+        Placed {
+            node: self.node.to_string(),
+            addr: self.addr,
+            epoch: self.epoch,
+            leads: self.leads,
+            intent: self.intent,
+        }
+    }
+
     fn wake(&self) {
         if let Some(waker) = &*self.waker.borrow() {
             waker.wake_by_ref();
@@ -193,7 +231,7 @@ impl Seat {
     fn label(&self) -> SessionLabel {
         SessionLabel {
             node: self.place.node.to_string(),
-            route: self.place.route.word(),
+            route: self.place.intent.route.word(),
         }
     }
 }

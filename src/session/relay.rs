@@ -39,21 +39,21 @@ pub(super) struct Tokens {
 
 pub(super) struct Relay {
     /// Before `forward`, so that the place is free before the sockets close.
-    tokens: Tokens,
-    worker: Rc<Worker>,
-    forward: Forward,
-    hearing: Hearing,
+    pub(super) tokens: Tokens,
+    pub(super) worker: Rc<Worker>,
+    pub(super) forward: Forward,
+    pub(super) hearing: Hearing,
     /// While draining and idle, or after the server's end.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 /// What is heard of the server's bytes.
-struct Hearing {
+pub(super) struct Hearing {
     /// Until the first ReadyForQuery.
-    ear: Option<Box<Ear>>,
-    key: Option<CancelKey>,
+    pub(super) ear: Option<Box<Ear>>,
+    pub(super) key: Option<CancelKey>,
     /// The server is a standby, and nothing more of it may pass.
-    in_recovery: bool,
+    pub(super) in_recovery: bool,
 }
 
 /// Why a relay is over.
@@ -65,31 +65,57 @@ enum Over {
     Drained,
     /// The client has been told that the server is a standby.
     InRecovery,
+    /// Here: another process may go on.
+    Packed,
 }
 
 impl Relay {
     pub(super) fn new(worker: Rc<Worker>, forward: Forward, ear: Ear, tokens: Tokens) -> Self {
         let place = &tokens.seat.place;
+        tracing::debug!(client = %place.peer, node = %place.node, epoch = place.epoch, "session");
+        let hearing = Hearing {
+            ear: Some(Box::new(ear)),
+            key: None,
+            in_recovery: false,
+        };
+        let mut relay = Self::resume(worker, forward, hearing, tokens);
+        relay.hear_first_words();
+        relay.worker.packer.ask(&relay.tokens.seat.place);
+        relay
+    }
+
+    /// One that was at rest.
+    pub(super) fn resume(
+        worker: Rc<Worker>,
+        forward: Forward,
+        hearing: Hearing,
+        tokens: Tokens,
+    ) -> Self {
+        let place = &tokens.seat.place;
         place.opaque.set(forward.scan.is_none());
         place.server.set(Some(forward.server.as_raw_fd()));
-        tracing::debug!(client = %place.peer, node = %place.node, epoch = place.epoch, "session");
         Self {
             tokens,
             worker,
             forward,
-            hearing: Hearing {
-                ear: Some(Box::new(ear)),
-                key: None,
-                in_recovery: false,
-            },
+            hearing,
             timer: None,
         }
     }
 
+    /// A task of its own: whoever began it has a large future that ends here.
+    pub(super) fn spawn(self) {
+        tokio::task::spawn_local(self.run());
+    }
+
     pub(super) async fn run(mut self) {
-        self.hear_first_words();
-        let over = poll_fn(|cx| self.poll(cx)).await;
-        self.end(over);
+        match poll_fn(|cx| self.poll(cx)).await {
+            Over::Packed => {
+                // A relay has no room for what it needs once in its life.
+                tokio::task::spawn_local(self.leave());
+            }
+            over => self.end(over),
+        }
     }
 
     /// What the prologue has read already is on its way down.
@@ -104,7 +130,7 @@ impl Relay {
         }
         self.forward.down.append(&first);
         if pass != Pass::All {
-            self.forward.down.ended = true;
+            self.forward.down.reached.ended = true;
             self.server_ended();
         }
     }
@@ -112,6 +138,9 @@ impl Relay {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Over> {
         if let Some(order) = self.tokens.seat.place.order(cx) {
             return Poll::Ready(Over::Ordered(order));
+        }
+        if self.is_to_leave() {
+            return Poll::Ready(Over::Packed);
         }
         if let Some(ear) = &mut self.hearing.ear {
             ear.poll_late(cx);
@@ -128,6 +157,15 @@ impl Relay {
         }
     }
 
+    /// Its turn has come. One that is only being told its end has no use for it.
+    fn is_to_leave(&self) -> bool {
+        let place = &self.tokens.seat.place;
+        if self.hearing.in_recovery {
+            drop(place.take_turn());
+        }
+        place.has_turn()
+    }
+
     fn poll_up(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Option<Over> {
         loop {
             match self.move_up(cx, buffer) {
@@ -135,7 +173,7 @@ impl Relay {
                 Poll::Ready(Ok(Moved::Ended)) => {}
                 // After the server's end as well there is nothing left.
                 Poll::Ready(Ok(Moved::Closed)) => {
-                    return self.forward.down.closed.then_some(Over::Closed);
+                    return self.forward.down.reached.closed.then_some(Over::Closed);
                 }
                 Poll::Ready(Err(Broken::Source(error))) => return Some(self.client_lost(&error)),
                 Poll::Ready(Err(Broken::Sink(error))) => {
@@ -160,7 +198,7 @@ impl Relay {
         up.poll_move(cx, client, server, buffer, |chunk| {
             bytes.inc_by(chunk.len() as u64);
             // After the server's end the client's time runs, whatever it says.
-            if !down.closed {
+            if !down.reached.closed {
                 *timer = None;
             }
             if let Some(scan) = scan {
@@ -186,7 +224,7 @@ impl Relay {
                 }
                 Poll::Ready(Err(Broken::Source(error))) => {
                     self.server_lost(&error);
-                    self.forward.down.ended = true;
+                    self.forward.down.reached.ended = true;
                     self.server_ended();
                 }
                 Poll::Ready(Err(Broken::Sink(error))) => return Some(self.client_lost(&error)),
@@ -239,7 +277,7 @@ impl Relay {
         }
         let has_begun = self.hearing.ear.is_none();
         let Some(scan) = &self.forward.scan else {
-            if has_begun && !self.forward.up.ended {
+            if has_begun && !self.forward.up.reached.ended {
                 router.server_closed(place.addr, place.leads);
             }
             return;
@@ -264,12 +302,12 @@ impl Relay {
             .forward
             .scan
             .is_some_and(|scan| scan.up.is_terminated());
-        self.forward.up.ended || has_said_goodbye
+        self.forward.up.reached.ended || has_said_goodbye
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<Over> {
         let (up, down) = (&self.forward.up, &self.forward.down);
-        let is_lingering = down.closed && !up.ended;
+        let is_lingering = down.reached.closed && !up.reached.ended;
         let is_idle = self.worker.draining.get()
             && self.forward.scan.is_some_and(|scan| scan.is_idle())
             && up.is_clear()
@@ -291,11 +329,11 @@ impl Relay {
     fn end(self, over: Over) {
         let place = Rc::clone(&self.tokens.seat.place);
         let words = match over {
-            Over::Closed | Over::InRecovery => None,
+            Over::Closed | Over::InRecovery | Over::Packed => None,
             Over::Drained => Some(goodbye::draining()),
             Over::Ordered(Order::Revoked(reason)) => {
                 self.worker.shared.metrics.revoke(reason, 1);
-                Some(goodbye::revoked(&place.node, place.route, reason))
+                Some(goodbye::revoked(&place.node, place.intent.route, reason))
             }
             Over::Ordered(Order::DeadPeer) => {
                 let router = &self.worker.shared.router;

@@ -14,6 +14,7 @@ use super::error::{End, Setback};
 use super::forward::{Forward, Scan, Way};
 use super::limits::Counted;
 use super::listener::Listener;
+use super::pack::{Tries, Turn};
 use super::prologue::{Introduced, Road};
 use super::relay::{Relay, Tokens};
 use super::worker::{Alive, Worker};
@@ -34,82 +35,154 @@ pub(super) async fn stay(
     alive: Alive,
 ) {
     welcome(&client.stream);
+    let limit = worker.shared.settings.borrow().startup_timeout;
+    let deadline = Instant::now() + limit;
+    let stage = Stage::Greeting { deadline };
+    go_on(worker, listener, client, stage, descriptor, alive).await;
+}
+
+/// The same from a later stage on.
+pub(super) async fn go_on(
+    worker: Rc<Worker>,
+    listener: Rc<Listener>,
+    client: Client,
+    mut stage: Stage,
+    descriptor: OwnedSemaphorePermit,
+    alive: Alive,
+) {
     let settings = worker.shared.settings.borrow().clone();
     let mut stay = Stay {
         worker: Rc::clone(&worker),
         listener,
         client,
         settings,
+        tries: Tries::default(),
     };
-    let end = match stay.begin().await {
-        Ok((met, counted, for_server)) => {
-            let tokens = Tokens {
-                seat: met.seat,
-                _counted: counted,
-                _descriptors: [descriptor, for_server],
-                _alive: alive,
-            };
-            let forward = stay.into_forward(met.server, met.introduced);
-            let relay = Relay::new(worker, forward, met.ear, tokens);
-            // A task of its own: this future is large and ends here.
-            tokio::task::spawn_local(relay.run());
-            return;
+    let end = loop {
+        match stay.begin(stage).await {
+            Ok(Turned::Met(met, waiting)) => {
+                let tokens = Tokens {
+                    seat: met.seat,
+                    _counted: waiting.counted,
+                    _descriptors: [descriptor, waiting.for_server],
+                    _alive: alive,
+                };
+                let forward = stay.into_forward(met.server, met.introduced);
+                return Relay::new(worker, forward, met.ear, tokens).spawn();
+            }
+            // Boxed: few need it.
+            Ok(Turned::Leaves(turn, left)) => match Box::pin(stay.leave(turn, left)).await {
+                Some(back) => (stay, stage) = back,
+                None => return,
+            },
+            Err(end) => break end,
         }
-        Err(end) => end,
     };
     stay.end(end).await;
     drop((descriptor, alive));
 }
 
-struct Stay {
-    worker: Rc<Worker>,
-    listener: Rc<Listener>,
-    client: Client,
-    settings: SessionSettings,
+pub(super) struct Stay {
+    pub(super) worker: Rc<Worker>,
+    pub(super) listener: Rc<Listener>,
+    pub(super) client: Client,
+    pub(super) settings: SessionSettings,
+    /// To go on in another process.
+    pub(super) tries: Tries,
+}
+
+/// How far a client has come between two attempts: from each of them another process may go on.
+pub(super) enum Stage {
+    /// Its first packet is to come.
+    Greeting {
+        deadline: Instant,
+    },
+    Held(Box<Waiting>),
+}
+
+/// What a client has of others once it has spoken.
+pub(super) struct Waiting {
+    pub(super) ticket: Ticket,
+    pub(super) counted: Counted,
+    /// Now, not at the dial: of a crowd that is held nobody could go on if each had only its own.
+    pub(super) for_server: OwnedSemaphorePermit,
+}
+
+/// Where a client's way has led.
+enum Turned {
+    Met(Met, Box<Waiting>),
+    Leaves(Turn, Stage),
+}
+
+impl Stage {
+    /// Another process goes on with it.
+    pub(super) fn leave(self) {
+        if let Self::Held(waiting) = self {
+            waiting.ticket.leave();
+        }
+    }
 }
 
 impl Stay {
-    async fn begin(&mut self) -> Result<(Met, Counted, OwnedSemaphorePermit), End> {
-        match self.greet().await? {
-            Next::Cancel { length } => return Err(End::Cancel { length }),
-            Next::Broken => return Err(End::broken()),
-            Next::Hello | Next::Request(_) | Next::Startup { .. } => {}
-        }
-        let counted = self.count()?;
-        // Now, not at the dial: of a crowd that is held nobody could go on if each had only its own.
-        let for_server = self.worker.shared.limits.descriptor().ok_or_else(|| {
-            End::full("too many connections: no file descriptor is left for another one")
-        })?;
-        let intent = self.listener.intent.get();
-        let mut ticket = self.worker.shared.router.ticket(intent);
+    async fn begin(&mut self, stage: Stage) -> Result<Turned, End> {
+        let mut waiting = match stage {
+            Stage::Held(waiting) => waiting,
+            Stage::Greeting { deadline } => match self.greet(deadline).await? {
+                Ok(next) => self.spoke(next)?,
+                Err(turn) => return Ok(Turned::Leaves(turn, stage)),
+            },
+        };
         loop {
             let attempt = Attempt {
                 worker: &self.worker,
                 listener: &self.listener,
                 settings: &self.settings,
                 client: &mut self.client,
-                ticket: &mut ticket,
+                ticket: &mut waiting.ticket,
+                tries: &self.tries,
             };
             match attempt.run().await {
-                Ok(met) => return Ok((met, counted, for_server)),
-                Err(setback) => self.set_back(setback, &mut ticket).await?,
+                Ok(met) => return Ok(Turned::Met(met, waiting)),
+                Err(Setback::Leaves(turn)) => {
+                    return Ok(Turned::Leaves(turn, Stage::Held(waiting)));
+                }
+                Err(setback) => self.set_back(setback, &mut waiting.ticket).await?,
             }
-            if ticket.deadline() <= Instant::now() {
+            if waiting.ticket.deadline() <= Instant::now() {
                 let router = &self.worker.shared.router;
-                return Err(End::late(&router.give_up(&ticket)));
+                return Err(End::late(&router.give_up(&waiting.ticket)));
             }
         }
     }
 
+    fn spoke(&self, next: Next) -> Result<Box<Waiting>, End> {
+        match next {
+            Next::Cancel { length } => return Err(End::Cancel { length }),
+            Next::Broken => return Err(End::broken()),
+            Next::Hello | Next::Request(_) | Next::Startup { .. } => {}
+        }
+        let shared = &self.worker.shared;
+        let counted = self.count()?;
+        let for_server = shared.limits.descriptor().ok_or_else(|| {
+            End::full("too many connections: no file descriptor is left for another one")
+        })?;
+        Ok(Box::new(Waiting {
+            ticket: shared.router.ticket(self.listener.intent.get()),
+            counted,
+            for_server,
+        }))
+    }
+
     /// The first packet. Whoever has not spoken is no session yet, so a drain does not wait for it long.
-    async fn greet(&mut self) -> Result<Next, End> {
+    async fn greet(&mut self, deadline: Instant) -> Result<Result<Next, Turn>, End> {
         let drained = async {
             self.worker.drain.cancelled().await;
             tokio::time::sleep(GREET_IN_DRAIN).await;
         };
         tokio::select! {
             biased;
-            next = self.client.next(self.settings.startup_timeout) => next,
+            next = self.client.next(deadline - Instant::now()) => Ok(Ok(next?)),
+            turn = self.worker.packer.turn(&self.tries) => Ok(Err(turn)),
             () = drained => Err(End::Silent(GREET_IN_DRAIN)),
         }
     }
@@ -132,7 +205,7 @@ impl Stay {
         tracing::debug!(client = %self.client.peer, %setback, "attempt failed");
         let router = &self.worker.shared.router;
         match setback {
-            Setback::Moved => {}
+            Setback::Moved | Setback::Leaves(_) => {}
             Setback::Failed(error) => {
                 let words = error.to_string();
                 router.dial_failed(ticket, error.node(), words);

@@ -2,11 +2,13 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -14,7 +16,7 @@ use tokio::net::{TcpStream, UnixStream};
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Where a client sits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Peer {
     Tcp(SocketAddr),
     /// On this host, through a unix socket.
@@ -51,12 +53,26 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// Writes what fits at once, without waiting.
+    /// Still open, and no runtime's any more: nobody reads or writes it.
+    pub(super) fn into_descriptor(self) -> io::Result<OwnedFd> {
+        Ok(match self {
+            Self::Tcp(s) => s.into_std()?.into(),
+            Self::Unix(s) => s.into_std()?.into(),
+        })
+    }
+
+    /// The reverse of [`Self::into_descriptor`], on this thread's runtime. `peer` tells the kind.
+    pub(super) fn from_descriptor(descriptor: OwnedFd, peer: Peer) -> io::Result<Self> {
+        Ok(match peer {
+            Peer::Tcp(_) => Self::Tcp(TcpStream::from_std(descriptor.into())?),
+            Peer::Local => Self::Unix(UnixStream::from_std(descriptor.into())?),
+        })
+    }
+
+    /// Writes what fits at once, without waiting. The kernel is asked itself: of a connection that has just come, the
+    /// runtime knows nothing yet.
     pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(s) => s.try_write(bytes),
-            Self::Unix(s) => s.try_write(bytes),
-        }
+        SockRef::from(self).send(bytes)
     }
 
     /// Appends what the peer has sent to `inbox`, at most until that holds `limit` bytes; then it only waits for the

@@ -12,7 +12,9 @@ use tokio::task::LocalSet;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
+use super::adopt::Adoption;
 use super::listener::{Acceptor, Listener, accept};
+use super::pack::{Packed, Packer};
 use super::registry::Registry;
 use super::shared::Shared;
 use super::sweep::sweep;
@@ -20,6 +22,7 @@ use super::tally::Tally;
 use super::{ListenerSettings, goodbye};
 use crate::metrics;
 use crate::net::{Address, Socket};
+use crate::routing::Intent;
 
 /// Lent to whichever session moves bytes at the moment; an idle one owns none.
 const BUFFER: usize = 256 * 1024;
@@ -27,7 +30,7 @@ const BUFFER: usize = 256 * 1024;
 const TICK: Duration = Duration::from_secs(1);
 
 /// What a worker is told by the house.
-#[derive(Debug)]
+#[allow(dead_code, reason = "the two processes of a hand-over come next")]
 pub(crate) enum Command {
     /// Serves an address: a set of sockets that are bound and listen. Under an address that is served already,
     /// the new sockets join the old ones and the settings are replaced.
@@ -39,6 +42,11 @@ pub(crate) enum Command {
     Unlisten(Address),
     /// Stops accepting everywhere.
     Quiet,
+    /// Hands out whoever can go on in another process, now and later, until the receiver is dropped. Once it is also
+    /// quiet, the worker ends with the last one.
+    Pack(mpsc::Sender<Packed>),
+    /// Goes on with what another process has handed out.
+    Adopt(Adoption),
     /// Closes idle sessions from now on, and ends with the last one once it is also quiet.
     Drain,
 }
@@ -53,6 +61,7 @@ pub(super) struct Worker {
     pub(super) draining: Cell<bool>,
     /// The same for whoever waits rather than looks.
     pub(super) drain: CancellationToken,
+    pub(super) packer: Rc<Packer>,
     /// Connections that are not closed, from their first moment on, and whoever may accept another one.
     alive: Rc<Cell<usize>>,
     /// One of them has gone.
@@ -79,6 +88,7 @@ pub(crate) async fn run(
         buffer: RefCell::new(vec![0; BUFFER].into_boxed_slice()),
         draining: Cell::new(false),
         drain: CancellationToken::new(),
+        packer: Rc::default(),
         alive: Rc::default(),
         gone: Rc::default(),
     });
@@ -96,12 +106,15 @@ impl Worker {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            if is_quiet && self.draining.get() && self.alive.get() == 0 {
+            let may_end = self.draining.get() || self.packer.is_on();
+            if is_quiet && may_end && self.alive.get() == 0 {
                 return;
             }
             tokio::select! {
                 command = commands.recv() => match command {
                     Some(Command::Listen { settings, sockets }) => {
+                        // A hand-over that came to nothing ends with this.
+                        is_quiet = false;
                         if let Err(error) = self.listen(&mut listeners, &settings, sockets) {
                             tracing::error!(listener = %settings.address, %error, "cannot be served");
                         }
@@ -110,6 +123,13 @@ impl Worker {
                     Some(Command::Quiet) => {
                         is_quiet = true;
                         listeners.drain().for_each(|(_, listener)| unlisten(Some(listener)));
+                    }
+                    Some(Command::Pack(to)) => self.packer.begin(&self.registry, to),
+                    Some(Command::Adopt(adoption)) => {
+                        let head = &adoption.parcel.head;
+                        let known = listeners.get(&head.listener).cloned();
+                        let listener = known.unwrap_or_else(|| self.removed(&head.listener, head.intent));
+                        self.adopt(&listener, adoption);
                     }
                     Some(Command::Drain) => {
                         self.draining.set(true);
@@ -138,15 +158,7 @@ impl Worker {
             .collect::<io::Result<_>>()?;
         let listener = listeners
             .entry(settings.address.clone())
-            .or_insert_with(|| {
-                Rc::new(Listener {
-                    address: settings.address.clone(),
-                    intent: Cell::default(),
-                    max_connections: Cell::new(None),
-                    count: self.shared.limits.of(&settings.address),
-                    stop: CancellationToken::new(),
-                })
-            });
+            .or_insert_with(|| self.removed(&settings.address, settings.intent));
         // Whoever is here already keeps what it came for.
         listener.intent.set(settings.intent);
         listener.max_connections.set(settings.max_connections);
@@ -155,6 +167,17 @@ impl Worker {
             tokio::task::spawn_local(accept(worker, listener, acceptor, self.alive()));
         }
         Ok(())
+    }
+
+    /// One that accepts nobody, for those who came before.
+    fn removed(&self, address: &Address, intent: Intent) -> Rc<Listener> {
+        Rc::new(Listener {
+            address: address.clone(),
+            intent: Cell::new(intent),
+            max_connections: Cell::new(None),
+            count: self.shared.limits.of(address),
+            stop: CancellationToken::new(),
+        })
     }
 
     fn look_around(&self) {

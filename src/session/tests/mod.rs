@@ -4,6 +4,7 @@ mod drain;
 mod forward;
 mod hold;
 mod moves;
+mod parcels;
 mod stand;
 
 /// What a future of `make`'s takes.

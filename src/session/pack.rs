@@ -1,0 +1,210 @@
+//! Handing sessions out: each at a quiet moment, so many at a time, and each comes back unless it was taken.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+
+use super::parcel::Parcel;
+use super::registry::{Place, Registry};
+
+/// A parcel on its way, and where the answer goes.
+pub(crate) struct Packed {
+    pub(crate) parcel: Parcel,
+    /// Dropped, it says that the parcel came back.
+    pub(crate) verdict: oneshot::Sender<Verdict>,
+}
+
+/// What the other process says to a parcel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It goes on with it; here it is forgotten.
+    Taken,
+    /// In words, why not.
+    GivenBack(String),
+}
+
+/// Parcels without an answer at a time: their descriptors are open twice.
+const WINDOW: usize = 64;
+/// Whoever was given back is packed again after this, then twice this, up to [`MOST`].
+const PAUSE: Duration = Duration::from_secs(1);
+const MOST: Duration = Duration::from_secs(8);
+
+/// Whether a worker hands its sessions out.
+#[derive(Default)]
+pub(super) struct Packer {
+    now: RefCell<Option<Rc<Packing>>>,
+    /// It has begun to.
+    begun: Notify,
+}
+
+#[derive(Debug)]
+struct Packing {
+    to: mpsc::Sender<Packed>,
+    window: Arc<Semaphore>,
+    /// Relayed sessions, in the order in which they are packed.
+    queue: mpsc::UnboundedSender<Weak<Place>>,
+}
+
+/// The right to be packed now.
+#[derive(Debug)]
+pub(super) struct Turn {
+    packing: Rc<Packing>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// How often somebody was given back.
+#[derive(Debug, Default)]
+pub(super) struct Tries(Cell<u32>);
+
+impl Packer {
+    /// Hands out whoever can be, until nobody takes parcels any more.
+    pub(super) fn begin(self: &Rc<Self>, registry: &Registry, to: mpsc::Sender<Packed>) {
+        let (queue, queued) = mpsc::unbounded_channel();
+        let packing = Rc::new(Packing {
+            to,
+            window: Arc::new(Semaphore::new(WINDOW)),
+            queue,
+        });
+        self.now.replace(Some(Rc::clone(&packing)));
+        // Those who wait come first, in the order in which they do.
+        self.begun.notify_waiters();
+        registry.each(|place| {
+            if place.server.get().is_some() {
+                packing.ask(place);
+            }
+        });
+        let packer = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            packing.hand_out_turns(queued).await;
+            let is_mine = |now: &mut Rc<Packing>| Rc::ptr_eq(now, &packing);
+            drop(packer.now.borrow_mut().take_if(is_mine));
+            packing.window.close();
+        });
+    }
+
+    /// Are sessions handed out?
+    pub(super) fn is_on(&self) -> bool {
+        self.now.borrow().is_some()
+    }
+
+    /// A relayed session's place: it is told when its turn has come.
+    pub(super) fn ask(&self, place: &Rc<Place>) {
+        if let Some(packing) = &*self.now.borrow() {
+            packing.ask(place);
+        }
+    }
+
+    /// The turn of a client that waits; never while nobody is handed out. In order of asking.
+    pub(super) async fn turn(&self, tries: &Tries) -> Turn {
+        if let Some(pause) = tries.pause() {
+            Box::pin(tokio::time::sleep(pause)).await;
+        }
+        loop {
+            let begun = self.begun.notified();
+            let packing = self.now.borrow().clone();
+            if let Some(packing) = packing
+                && let Ok(permit) = Arc::clone(&packing.window).acquire_owned().await
+            {
+                return Turn {
+                    packing,
+                    _permit: permit,
+                };
+            }
+            begun.await;
+        }
+    }
+}
+
+impl Packing {
+    fn ask(&self, place: &Rc<Place>) {
+        // Nobody is left to hear it when it is over.
+        let _ = self.queue.send(Rc::downgrade(place));
+    }
+
+    async fn hand_out_turns(self: &Rc<Self>, mut queued: mpsc::UnboundedReceiver<Weak<Place>>) {
+        let each = async {
+            while let Some(place) = queued.recv().await {
+                let Ok(permit) = Arc::clone(&self.window).acquire_owned().await else {
+                    return;
+                };
+                if let Some(place) = place.upgrade() {
+                    place.pack(Turn {
+                        packing: Rc::clone(self),
+                        _permit: permit,
+                    });
+                }
+            }
+        };
+        tokio::select! {
+            () = self.to.closed() => {}
+            () = each => {}
+        }
+    }
+}
+
+impl Turn {
+    /// Ends with the other side's word. Meanwhile whoever packed has nothing but what it needs to go on.
+    pub(super) async fn hand_over(self, parcel: Parcel) -> Verdict {
+        let gone = || Verdict::GivenBack("the process that takes parcels is gone".to_owned());
+        let (verdict, heard) = oneshot::channel();
+        let packed = Packed { parcel, verdict };
+        match self.packing.to.send(packed).await {
+            Ok(()) => heard.await.unwrap_or_else(|_dropped| gone()),
+            Err(_closed) => gone(),
+        }
+    }
+
+    /// The same for a session. Its order may come while another process holds it: a connection that is shut down is
+    /// so for whoever holds it, so that nobody goes on with what is over.
+    pub(super) async fn hand_over_session(
+        self,
+        parcel: Parcel,
+        place: &Place,
+        server: &OwnedFd,
+    ) -> Verdict {
+        let verdict = self.hand_over(parcel);
+        tokio::pin!(verdict);
+        tokio::select! {
+            biased;
+            verdict = &mut verdict => return verdict,
+            () = poll_fn(|cx| place.poll_ordered(cx)) => {}
+        }
+        if let Err(error) = SockRef::from(server).shutdown(Shutdown::Both) {
+            tracing::debug!(client = %place.peer, %error, "the server's end is closed already");
+        }
+        verdict.await
+    }
+}
+
+impl Tries {
+    /// Once more.
+    pub(super) fn add(&self) {
+        self.0.set(self.0.get() + 1);
+    }
+
+    /// Until the next one; the first needs none.
+    fn pause(&self) -> Option<Duration> {
+        let again = self.0.get().checked_sub(1)?;
+        Some((PAUSE * 2u32.pow(again.min(8))).min(MOST))
+    }
+
+    /// Asks again for a session, when its time has come.
+    pub(super) fn again(packer: &Rc<Packer>, place: &Rc<Place>) {
+        place.tries.add();
+        let pause = place.tries.pause();
+        let (packer, place) = (Rc::clone(packer), Rc::downgrade(place));
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(pause.unwrap_or_default()).await;
+            if let Some(place) = place.upgrade() {
+                packer.ask(&place);
+            }
+        });
+    }
+}
