@@ -2,6 +2,9 @@
 {
   lib,
   evaluate,
+  hostWith,
+  complaints,
+  settingsOf,
   is,
   ...
 }:
@@ -42,8 +45,48 @@ let
       )
     ) rows
   );
+
+  # The configuration that README shows, as it stands and with all that it has commented out.
+  shown = lib.head (
+    lib.splitString "```" (lib.elemAt (lib.splitString "# configuration.nix\n" readme) 1)
+  );
+  whole = lib.replaceStrings [ "\n    # " ] [ "\n    " ] shown;
+  hostOf = text: hostWith [ (import (builtins.toFile "configuration.nix" text)) ];
 in
 {
+  "README's configuration works, and so does what it has commented out" =
+    is
+      [
+        [
+          3
+          1
+          [ ]
+        ]
+        [
+          3
+          4
+          [ ]
+        ]
+      ]
+      (
+        map
+          (
+            text:
+            let
+              host = hostOf text;
+            in
+            [
+              (lib.length (settingsOf host).nodes)
+              (lib.length (settingsOf host).listeners)
+              (complaints host ++ lib.filter (lib.hasInfix "helios-proxy") host.warnings)
+            ]
+          )
+          [
+            shown
+            whole
+          ]
+      );
+
   "README lists each option with its default" = is declared told;
 
   "each option has a description and a type" = is [ ] (
