@@ -10,7 +10,9 @@ use tokio::time::Instant;
 use super::client::{Client, Next};
 use super::error::{DialError, End, Setback};
 use crate::metrics;
-use crate::protocol::{Code, Found, NO, Refusal, Request, error_code, find, is_authentication_ok};
+use crate::protocol::{
+    Code, Found, NO, READY, Refusal, Request, error_code, find, is_authentication_ok,
+};
 use crate::routing::{Router, Target, Ticket};
 
 /// First words longer than this are no refusal.
@@ -77,7 +79,7 @@ impl Prologue<'_> {
                         });
                     }
                 }
-                Next::Startup { .. } => return self.start().await,
+                Next::Startup { length } => return self.start(length).await,
                 Next::Hello => return self.hello().await,
                 Next::Broken => return Err(End::broken().into()),
                 Next::Cancel { length } => return Err(End::Cancel { length }.into()),
@@ -160,14 +162,14 @@ impl Prologue<'_> {
     }
 
     /// A startup message in clear text: the server's first words show whether it takes the client.
-    async fn start(&mut self) -> Result<Introduced, Setback> {
+    async fn start(&mut self, startup: usize) -> Result<Introduced, Setback> {
         let node = self.node();
         let (mut heard, mut sent) = (Vec::new(), 0);
         loop {
             if self.exchange(&mut heard, &mut sent).await? == 0 {
                 return Err(self.closed().into());
             }
-            match judge(&heard) {
+            match judge(&heard, sent <= startup) {
                 Verdict::Wait => {}
                 Verdict::Pass => {
                     return Ok(Introduced {
@@ -261,9 +263,12 @@ enum Step {
     Spoke(Result<(), End>),
 }
 
-/// NegotiateProtocolVersion and AuthenticationOk decide nothing: what follows them does, and comes with them.
-fn judge(heard: &[u8]) -> Verdict {
+/// NegotiateProtocolVersion and AuthenticationOk decide nothing: what follows them does, and comes with them. A server
+/// that is shut down just then may even say that it is ready, and in the same breath that it is not: as long as the
+/// client knows nothing of that and has asked for nothing, another server can have it.
+fn judge(heard: &[u8], has_asked_nothing: bool) -> Verdict {
     let mut rest = heard;
+    let mut so_far = Verdict::Wait;
     loop {
         match find(rest) {
             Found::Message {
@@ -274,6 +279,21 @@ fn judge(heard: &[u8]) -> Verdict {
                 body,
                 length,
             } if is_authentication_ok(body) => rest = &rest[length..],
+            // ParameterStatus and BackendKeyData.
+            Found::Message {
+                tag: b'S' | b'K',
+                length,
+                ..
+            } => {
+                so_far = Verdict::Pass;
+                rest = &rest[length..];
+            }
+            Found::Message {
+                tag: READY, length, ..
+            } if has_asked_nothing => {
+                so_far = Verdict::Pass;
+                rest = &rest[length..];
+            }
             Found::Message {
                 tag: b'E', body, ..
             } => {
@@ -285,8 +305,9 @@ fn judge(heard: &[u8]) -> Verdict {
                     _ => Verdict::Pass,
                 };
             }
-            Found::Nothing if heard.len() < HEARD => return Verdict::Wait,
-            Found::Part { tag, length } if matches!(tag, b'v' | b'R' | b'E') && length < HEARD => {
+            Found::Part { tag: b'E', length } if length < HEARD => return Verdict::Wait,
+            Found::Nothing if heard.len() < HEARD => return so_far,
+            Found::Part { tag, length } if matches!(tag, b'v' | b'R') && length < HEARD => {
                 return Verdict::Wait;
             }
             Found::Nothing | Found::Part { .. } | Found::Message { .. } | Found::Broken => {
@@ -310,6 +331,8 @@ mod tests {
 
     const OK: &[u8] = b"R\0\0\0\x08\0\0\0\0";
     const ASKS_FOR_PASSWORD: &[u8] = b"R\0\0\0\x0c\0\0\0\x05salt";
+    const SAYS: &[u8] = b"S\0\0\0\x08a\0b\0K\0\0\0\x0c\0\0\0\x01\0\0\0\x02";
+    const READY_IDLE: &[u8] = b"Z\0\0\0\x05I";
     const NEGOTIATES: &[u8] = b"v\0\0\0\x0c\0\x03\0\0\0\0\0\0";
 
     #[test]
@@ -317,13 +340,25 @@ mod tests {
         for code in ["57P01", "57P02", "57P03"] {
             for before in [&b""[..], NEGOTIATES, OK] {
                 let heard = [before, &error(code)].concat();
-                assert!(matches!(judge(&heard), Verdict::Refused(said) if said == code));
+                assert!(matches!(judge(&heard, true), Verdict::Refused(said) if said == code));
                 for end in 0..heard.len() {
-                    assert!(matches!(judge(&heard[..end]), Verdict::Wait), "{end}");
+                    assert!(matches!(judge(&heard[..end], true), Verdict::Wait), "{end}");
                 }
             }
         }
-        assert!(matches!(judge(&error("53300")), Verdict::Full));
+        assert!(matches!(judge(&error("53300"), true), Verdict::Full));
+    }
+
+    #[test]
+    fn a_server_that_is_ready_and_stops_in_one_breath_refuses_a_client_that_has_asked_nothing() {
+        let stops = error("57P01");
+        for before in [[OK, SAYS].concat(), [OK, SAYS, READY_IDLE].concat()] {
+            let heard = [&before[..], &stops].concat();
+            assert!(matches!(judge(&before, true), Verdict::Pass));
+            assert!(matches!(judge(&heard, true), Verdict::Refused(said) if said == "57P01"));
+        }
+        let heard = [OK, SAYS, READY_IDLE, &stops].concat();
+        assert!(matches!(judge(&heard, false), Verdict::Pass));
     }
 
     #[test]
@@ -332,10 +367,13 @@ mod tests {
             error("28P01"),
             error("3D000"),
             ASKS_FOR_PASSWORD.to_vec(),
+            [OK, SAYS].concat(),
             [OK, b"S\0\0\0\x0ea\0"].concat(),
+            [OK, SAYS, READY_IDLE].concat(),
+            [OK, SAYS, &error("28000")].concat(),
             b"HTTP/1.1 400 Bad Request".to_vec(),
         ] {
-            assert!(matches!(judge(&heard), Verdict::Pass), "{heard:?}");
+            assert!(matches!(judge(&heard, true), Verdict::Pass), "{heard:?}");
         }
     }
 }

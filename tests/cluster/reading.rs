@@ -150,6 +150,7 @@ fn without_replicas_the_leader_serves_or_nobody(
     let fallbacks = || stage.proxy.metric("read_fallback_total").unwrap();
     let before = fallbacks();
     let readers = Readers::start(desk);
+    let stops = Instant::now();
     for node in &replicas {
         stage.lab.stop(*node).unwrap();
     }
@@ -182,7 +183,14 @@ fn without_replicas_the_leader_serves_or_nobody(
 
     stage.lab.start(replicas[0]).unwrap();
     stage.settle();
-    let reads = readers.stop();
+    let mut reads = readers.stop();
+    // Who was inside of PostgreSQL when that was shut down hears so from PostgreSQL itself.
+    let all = reads.len();
+    reads.retain(|read| !read.was_inside_at_a_shutdown(stops, alone));
+    eprintln!(
+        "{} readers were inside of a PostgreSQL that stopped",
+        all - reads.len()
+    );
     assert_all_served("without replicas", &reads);
     let while_alone = |read: &&Read| read.began > alone && read.began < ready;
     let of_leader = reads.iter().filter(while_alone).count();
@@ -200,7 +208,27 @@ struct By {
 #[derive(Clone, Debug)]
 struct Read {
     began: Instant,
-    by: Result<By, String>,
+    by: Result<By, Unserved>,
+}
+
+#[derive(Clone, Debug)]
+struct Unserved {
+    /// The server had said that it is ready, by this time.
+    connected: Option<Instant>,
+    ended: Instant,
+    words: String,
+}
+
+impl Read {
+    /// PostgreSQL's own words, which are not the proxy's, to a session that had begun.
+    fn was_inside_at_a_shutdown(&self, stops: Instant, stopped: Instant) -> bool {
+        self.by.as_ref().is_err_and(|unserved| {
+            unserved.connected.is_some_and(|at| at < stopped)
+                && unserved.ended > stops
+                && unserved.words
+                    == "FATAL 57P01: terminating connection due to administrator command"
+        })
+    }
 }
 
 /// Short clients: each connects, asks who serves it, and leaves; a new one every 20 ms.
@@ -247,19 +275,36 @@ impl Readers {
 }
 
 fn read_once(at: SocketAddr) -> Result<By, String> {
-    block_on(read(at))
+    block_on(read(at)).map_err(|unserved| unserved.words)
 }
 
-async fn read(at: SocketAddr) -> Result<By, String> {
-    let ask = async {
-        let client = client::connect(&client::config(at)).await?;
-        client
-            .simple_query("SELECT host(inet_server_addr()), pg_is_in_recovery()")
-            .await
+async fn read(at: SocketAddr) -> Result<By, Unserved> {
+    let mut connected = None;
+    let answer = time::timeout(SOON, ask(at, &mut connected)).await;
+    let answer = answer.unwrap_or_else(|_late| Err(format!("nothing within {SOON:?}")));
+    answer.map_err(|words| Unserved {
+        connected,
+        ended: Instant::now(),
+        words,
+    })
+}
+
+async fn ask(at: SocketAddr, connected: &mut Option<Instant>) -> Result<By, String> {
+    let in_words = |error| client::in_words(&error);
+    let (client, connection) = client::config(at).connect(NoTls).await.map_err(in_words)?;
+    *connected = Some(Instant::now());
+    let stay = tokio::spawn(connection);
+    let text = "SELECT host(inet_server_addr()), pg_is_in_recovery()";
+    let answer = match client.simple_query(text).await {
+        // What the server says before it is asked, the connection hears.
+        Err(error) if error.is_closed() => {
+            return Err(match stay.await {
+                Ok(Err(said)) => in_words(said),
+                _ => in_words(error),
+            });
+        }
+        answer => answer.map_err(in_words)?,
     };
-    let answer = time::timeout(SOON, ask).await;
-    let answer = answer.map_err(|_late| format!("nothing within {SOON:?}"))?;
-    let answer = answer.map_err(|error| client::in_words(&error))?;
     let row = answer.iter().find_map(|message| match message {
         SimpleQueryMessage::Row(row) => Some(By {
             ip: row.get(0)?.parse().ok()?,

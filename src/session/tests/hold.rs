@@ -227,9 +227,9 @@ async fn the_surplus_is_told_so_and_cancels_do_not_count() {
 }
 
 #[tokio::test]
-async fn a_server_that_starts_up_is_tried_again_after_the_next_proof_and_not_before() {
+async fn a_server_that_starts_up_or_stops_is_tried_again_after_the_next_proof_and_not_before() {
     let stand = Stand::start().await;
-    for manner in [Manner::Refuses("57P03"), Manner::Closes] {
+    for manner in [Manner::Refuses("57P03"), Manner::Stops, Manner::Closes] {
         let server = Server::start("a", manner).await;
         stand.script.leads(server.addr);
         let mut client = stand.client().await;

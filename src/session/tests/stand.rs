@@ -173,6 +173,8 @@ pub(super) enum Manner {
     Standby,
     /// Refuses the startup message with this code.
     Refuses(&'static str),
+    /// Says that it is ready, and in the same breath that it stops.
+    Stops,
     /// Closes as soon as something was said.
     Closes,
     /// Takes the connection and says nothing.
@@ -339,6 +341,11 @@ async fn converse(
     greeting.extend(message(b'S', standby));
     greeting.extend(message(b'K', &[0, 0, 0, number, 1, 2, 3, 4]));
     greeting.extend(message(b'Z', b"I"));
+    if matches!(manner, Manner::Stops) {
+        let words = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection\0\0";
+        greeting.extend(message(b'E', words));
+        return stream.write_all(&greeting).await;
+    }
     stream.write_all(&greeting).await?;
     loop {
         let tag = stream.read_u8().await?;
