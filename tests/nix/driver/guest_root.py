@@ -38,6 +38,11 @@ PACKAGES = [
 ]
 # Words for people, which nobody reads in a guest.
 _LEFT_OUT = ["/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/man/*"]
+# Debian's package would make a cluster of its own.
+_BEFORE = [
+    'mkdir -p "$1/etc/postgresql-common"',
+    'echo "create_main_cluster = false" > "$1/etc/postgresql-common/createcluster.conf"',
+]
 _WHOLE = "etc/helios-guest-root"
 
 
@@ -47,7 +52,7 @@ def ensure() -> Path:
         raise NotHere("a Debian root is made by root")
     cache = Path(os.environ.get("HELIOS_GUEST_ROOTS", "/var/cache/helios-guests"))
     cache.mkdir(parents=True, exist_ok=True)
-    recipe = " ".join([SUITE, *PACKAGES, *_LEFT_OUT])
+    recipe = " ".join([SUITE, *PACKAGES, *_LEFT_OUT, *_BEFORE])
     root = cache / f"{SUITE}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
     with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -66,6 +71,7 @@ def _make(root: Path) -> None:
     command += [f"--include={','.join(PACKAGES)}", "--dpkgopt=force-unsafe-io"]
     command += ['--aptopt=Acquire::Languages "none"', '--aptopt=APT::Install-Recommends "false"']
     command += [f"--dpkgopt=path-exclude={path}" for path in _LEFT_OUT]
+    command += [f"--essential-hook={step}" for step in _BEFORE]
     with tempfile.TemporaryFile("w+") as said:
         done = subprocess.run([*command, SUITE, str(root)], stdout=said, stderr=said, timeout=600)
         if done.returncode:

@@ -2,9 +2,7 @@
 
 import contextlib
 import os
-import select
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -13,6 +11,7 @@ from .commands import Commands
 from .disk import Disk
 from .manifest import Firewall, Node, System
 from .network import Address, Cable
+from .notices import Notices
 from .patience import DEFAULT, ScriptFailed, retry
 from .saying import say
 
@@ -69,10 +68,7 @@ class Machine(Commands):
         del allow_reboot
         if self._nspawn:
             return
-        heard = self._folder / "notify"
-        heard.unlink(missing_ok=True)
-        self._notices = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._notices.bind(str(heard))
+        self._notices = Notices(self._folder / "notify")
         command = [*_NSPAWN, f"--directory={self.disk.root}", f"--machine={self.name}"]
         command += [f"--network-bridge={self._bridge}", f"--bind-ro={self._store}"]
         # Each guest needs a group of its own: nspawn makes two below the one it starts in.
@@ -82,7 +78,7 @@ class Machine(Commands):
         def join() -> None:
             (group / "cgroup.procs").write_text("0")
 
-        hearing = {"NOTIFY_SOCKET": str(heard), "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"}
+        hearing = {"NOTIFY_SOCKET": str(self._notices.path), "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"}
         with self._console.open("ab") as console:
             self._nspawn = subprocess.Popen(
                 command,
@@ -148,11 +144,12 @@ class Machine(Commands):
     def release(self) -> None:
         """At the end of the run, whatever state the machine is in."""
         if self._nspawn:
-            if self._leader:
+            if self._notices.leader:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(self._leader, signal.SIGKILL)
-            else:
-                self._nspawn.kill()
+                    os.kill(self._notices.leader, signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._nspawn.wait(5)
+            self._nspawn.kill()
             self._nspawn.wait()
             self._forget()
 
@@ -166,12 +163,9 @@ class Machine(Commands):
     def _heard_leader(self) -> int:
         end = time.monotonic() + DEFAULT
         while time.monotonic() < end and self._nspawn and self._nspawn.poll() is None:
-            if not select.select([self._notices], [], [], 0.2)[0]:
-                continue
-            for line in self._notices.recv(4096).decode().splitlines():
-                key, _, value = line.partition("=")
-                if key == "X_NSPAWN_LEADER_PID":
-                    return int(value)
+            if self._notices.leader is not None:
+                return self._notices.leader
+            time.sleep(0.05)
         raise ScriptFailed(f"{self.name} did not boot: {self.console_text()[-_TAIL:]}")
 
     def _takes_commands(self, leader: int) -> bool:
