@@ -11,6 +11,7 @@ mod opening;
 pub mod outcome;
 mod run;
 mod signals;
+mod store;
 mod systemd;
 mod threads;
 mod window;

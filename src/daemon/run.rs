@@ -13,6 +13,7 @@ use super::house::House;
 use super::limits;
 use super::outcome::{Bound, StartError};
 use super::signals::{Call, Signals};
+use super::store::Store;
 use super::systemd::Manager;
 use crate::{Config, ConfigError};
 
@@ -66,7 +67,8 @@ async fn start(source: &Source) -> Result<(), Failure> {
     let signals = Signals::catch()?;
     let config = source.load()?;
     doubt(&config);
-    let house = House::start(config).await?;
+    let mut inherited = Store::handed(&config);
+    let house = House::start_with(config, &mut inherited).await?;
     for listener in house.listeners() {
         match listener {
             Bound::Tcp(address) => info!(%address, "listening"),
@@ -80,6 +82,7 @@ async fn start(source: &Source) -> Result<(), Failure> {
         house,
         signals,
         manager: Manager::from_environment(),
+        store: Store::from_environment(),
         reload: String::new(),
     };
     life.live(source).await
@@ -97,12 +100,14 @@ struct Life {
     house: House,
     signals: Signals,
     manager: Manager,
+    store: Store,
     /// How the last reload went, for the status line; empty before the first.
     reload: String,
 }
 
 impl Life {
     async fn live(mut self, source: &Source) -> Result<(), Failure> {
+        self.store.keep(&self.house);
         let signal = match self.first_round().await? {
             Some(signal) => signal,
             None => {
@@ -173,17 +178,27 @@ impl Life {
                 format!("reload failed: {words}")
             }
         };
+        self.store.keep(&self.house);
         let status = self.status();
         self.manager.ready(&status);
     }
 
     /// Waits for the sessions as long as the configuration says, and not at all after a second signal.
     async fn end(mut self, signal: &'static str) -> Result<(), Failure> {
-        info!("{signal}: no new clients, waiting for open sessions");
+        let kept = self.house.all_kept();
+        let newcomers = if kept { "still served" } else { "refused" };
+        info!("{signal}: newcomers are {newcomers}, waiting for open sessions");
         self.manager.stopping("stopping, waiting for open sessions");
         let mut beat = Beat::new(self.manager.beat());
         let drained = async {
-            let mut drain = std::pin::pin!(self.house.drain());
+            let drain = async {
+                if kept {
+                    self.house.drain_in_turn().await;
+                } else {
+                    self.house.drain().await;
+                }
+            };
+            let mut drain = std::pin::pin!(drain);
             loop {
                 tokio::select! {
                     () = &mut drain => return Ok("bye"),

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
@@ -30,6 +31,8 @@ pub(crate) struct BoundSet {
     pub(crate) unassigned: bool,
     /// Apart from the sockets, so that they can be moved to where they are served while the name stays.
     pub(crate) file: Option<SocketFile>,
+    /// Of an inherited one: the name under which systemd keeps it, also while no process of ours runs.
+    pub(crate) kept_as: Option<String>,
 }
 
 /// One listening socket, nonblocking, still without a runtime.
@@ -37,6 +40,25 @@ pub(crate) struct BoundSet {
 pub(crate) enum Socket {
     Tcp(TcpListener),
     Unix(UnixListener),
+}
+
+impl Socket {
+    /// Another descriptor of the same socket.
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        Ok(match self {
+            Self::Tcp(socket) => Self::Tcp(socket.try_clone()?),
+            Self::Unix(socket) => Self::Unix(socket.try_clone()?),
+        })
+    }
+}
+
+impl From<Socket> for OwnedFd {
+    fn from(socket: Socket) -> Self {
+        match socket {
+            Socket::Tcp(socket) => socket.into(),
+            Socket::Unix(socket) => socket.into(),
+        }
+    }
 }
 
 /// Why an address cannot be listened on. All of these are for the operator to mend.
@@ -79,6 +101,7 @@ pub(crate) fn bind(address: &Address, options: &BindOptions) -> Result<BoundSet,
                 sockets: vec![Socket::Unix(listener)],
                 unassigned: false,
                 file: Some(file),
+                kept_as: None,
             })
         }
     }
@@ -107,6 +130,7 @@ fn bind_tcp(address: SocketAddr) -> io::Result<BoundSet> {
         sockets: vec![Socket::Tcp(listener)],
         unassigned: is_unassigned(address),
         file: None,
+        kept_as: None,
     })
 }
 

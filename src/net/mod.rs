@@ -2,6 +2,7 @@
 
 mod address;
 mod connect;
+mod inherited;
 mod listen;
 mod named_file;
 mod names;
@@ -11,7 +12,8 @@ mod tls;
 
 pub(crate) use address::Address;
 pub(crate) use connect::connect_any;
-pub(crate) use listen::{BindError, BindOptions, Socket, bind, is_unassigned};
+pub(crate) use inherited::Inherited;
+pub(crate) use listen::{BindError, BindOptions, BoundSet, Socket, bind, is_unassigned};
 pub(crate) use named_file::{FileError, NamedFile, Renewable};
 pub(crate) use names::{Asker, Host, at_port, bare, canonical};
 pub(crate) use socket::{TcpLook, descriptor_limit, keepalive, nodelay, tcp_info};

@@ -6,6 +6,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use nix::unistd::{Gid, Group, chown};
 use socket2::{Domain, SockAddr, Socket as RawSocket, Type};
 
@@ -18,6 +20,8 @@ pub(crate) struct SocketFile {
     path: PathBuf,
     /// Device and inode: after a hand-over or a replacement the same path is another file.
     identity: (u64, u64),
+    /// Somebody else has the socket too, so the file is not ours to remove.
+    stays: bool,
 }
 
 impl SocketFile {
@@ -43,6 +47,7 @@ impl SocketFile {
         let file = Self {
             path: path.to_owned(),
             identity: identity(&made),
+            stays: false,
         };
         // Before `listen`: until then nobody can connect, whatever the umask has left open.
         open_up(path, options.mode.unwrap_or(0o777), group).map_err(refused)?;
@@ -50,11 +55,40 @@ impl SocketFile {
         socket.set_nonblocking(true).map_err(refused)?;
         Ok((socket.into(), file))
     }
+
+    /// The file of a socket that comes from outside. `None`: nobody who follows the path comes to that socket.
+    pub(super) fn adopt(path: &Path, socket: &UnixListener) -> io::Result<Option<Self>> {
+        let Some(found) = look(path)? else {
+            return Ok(None);
+        };
+        let leads_here = match probe(path) {
+            // Of a listener as of whoever has connected to it, the kernel tells who has called `listen`.
+            Ok(probe) => {
+                getsockopt(&probe, PeerCredentials)? == getsockopt(socket, PeerCredentials)?
+            }
+            // Its queue is full, or we may not connect: somebody listens there.
+            Err(e) => matches!(
+                e.kind(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::PermissionDenied
+            ),
+        };
+        Ok(leads_here.then(|| Self {
+            path: path.to_owned(),
+            identity: identity(&found),
+            stays: false,
+        }))
+    }
+
+    /// Whether the file outlives this value.
+    pub(crate) fn stay(&mut self, stays: bool) {
+        self.stays = stays;
+    }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if let Ok(Some(found)) = look(&self.path)
+        if !self.stays
+            && let Ok(Some(found)) = look(&self.path)
             && identity(&found) == self.identity
         {
             // A file that cannot be removed is found stale by the next start.
@@ -113,7 +147,7 @@ fn clear(path: &Path, found: &fs::Metadata) -> Result<(), BindError> {
         Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {}
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
         // Somebody answers, also when its queue is full (EAGAIN) or it speaks datagrams (EPROTOTYPE).
-        Ok(()) => return Err(BindError::InUse { address }),
+        Ok(_) => return Err(BindError::InUse { address }),
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
             return Err(BindError::InUse { address });
         }
@@ -132,10 +166,11 @@ fn clear(path: &Path, found: &fs::Metadata) -> Result<(), BindError> {
 }
 
 /// Nonblocking: a connect to a listener whose queue is full would wait for it.
-fn probe(path: &Path) -> io::Result<()> {
+fn probe(path: &Path) -> io::Result<RawSocket> {
     let socket = RawSocket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
-    socket.connect(&SockAddr::unix(path)?)
+    socket.connect(&SockAddr::unix(path)?)?;
+    Ok(socket)
 }
 
 fn open_up(path: &Path, mode: u32, group: Option<Gid>) -> io::Result<()> {

@@ -35,6 +35,16 @@ pub(super) struct Listener {
     pub(super) count: Arc<AtomicUsize>,
     /// Ends the accepting, not the sessions.
     pub(super) stop: CancellationToken,
+    /// Who waits in the kernel's queue at the end is not ours: somebody else has the sockets.
+    pub(super) leaves_queue: Cell<bool>,
+}
+
+impl Listener {
+    /// Stops accepting; the kernel's queue stays as it is.
+    pub(super) fn leave(&self) {
+        self.leaves_queue.set(true);
+        self.stop.cancel();
+    }
 }
 
 /// A socket that belongs to this worker's runtime.
@@ -95,7 +105,9 @@ pub(super) async fn accept(
     };
     let stopped = listener.stop.run_until_cancelled(accepting).await;
     debug_assert!(stopped.is_none(), "it has no other end");
-    if let Err(error) = last_look(&worker, &listener, acceptor).await {
+    if !listener.leaves_queue.get()
+        && let Err(error) = last_look(&worker, &listener, acceptor).await
+    {
         tracing::debug!(listener = %listener.address, %error, "the queue could not be emptied");
     }
     drop(alive);

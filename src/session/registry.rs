@@ -264,6 +264,7 @@ mod tests {
             max_connections: Cell::default(),
             count: Arc::default(),
             stop: CancellationToken::new(),
+            leaves_queue: Cell::new(false),
         })
     }
 

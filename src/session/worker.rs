@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::LocalSet;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
@@ -40,13 +40,17 @@ pub(crate) enum Command {
     },
     /// Stops accepting there; its sessions live on.
     Unlisten(Address),
-    /// Stops accepting everywhere.
+    /// Stops accepting everywhere, and serves who waits in the kernel's queues already.
     Quiet,
     /// Hands out whoever can go on in another process, now and later, until the receiver is dropped. Once it is also
     /// quiet, the worker ends with the last one.
     Pack(mpsc::Sender<Packed>),
     /// Goes on with what another process has handed out.
     Adopt(Adoption),
+    /// Stops accepting everywhere. Who waits in the kernel's queues is for whoever has the sockets next.
+    Leave,
+    /// Dropped when all clients that are here now are gone.
+    Mark(oneshot::Sender<()>),
     /// Closes idle sessions from now on, and ends with the last one once it is also quiet.
     Drain,
 }
@@ -62,14 +66,21 @@ pub(super) struct Worker {
     /// The same for whoever waits rather than looks.
     pub(super) drain: CancellationToken,
     pub(super) packer: Rc<Packer>,
+    /// Shared by the clients that have come since the last [`Command::Mark`].
+    company: RefCell<Company>,
     /// Connections that are not closed, from their first moment on, and whoever may accept another one.
     alive: Rc<Cell<usize>>,
     /// One of them has gone.
     gone: Rc<Notify>,
 }
 
+/// Goes with its last client, and whoever waits for that then knows.
+type Company = Rc<RefCell<Option<oneshot::Sender<()>>>>;
+
 /// Keeps the worker while a connection lives, or may still be accepted.
 pub(super) struct Alive {
+    /// None for whoever accepts.
+    _company: Option<Company>,
     alive: Rc<Cell<usize>>,
     gone: Rc<Notify>,
 }
@@ -89,6 +100,7 @@ pub(crate) async fn run(
         draining: Cell::new(false),
         drain: CancellationToken::new(),
         packer: Rc::default(),
+        company: RefCell::default(),
         alive: Rc::default(),
         gone: Rc::default(),
     });
@@ -114,7 +126,7 @@ impl Worker {
                 command = commands.recv() => match command {
                     Some(Command::Listen { settings, sockets }) => {
                         // A hand-over that came to nothing ends with this.
-                        is_quiet = false;
+                        is_quiet &= sockets.is_empty();
                         if let Err(error) = self.listen(&mut listeners, &settings, sockets) {
                             tracing::error!(listener = %settings.address, %error, "cannot be served");
                         }
@@ -130,6 +142,13 @@ impl Worker {
                         let known = listeners.get(&head.listener).cloned();
                         let listener = known.unwrap_or_else(|| self.removed(&head.listener, head.intent));
                         self.adopt(&listener, adoption);
+                    }
+                    Some(Command::Leave) => {
+                        is_quiet = true;
+                        listeners.drain().for_each(|(_, listener)| listener.leave());
+                    }
+                    Some(Command::Mark(here)) => {
+                        self.company.take().borrow_mut().replace(here);
                     }
                     Some(Command::Drain) => {
                         self.draining.set(true);
@@ -164,7 +183,7 @@ impl Worker {
         listener.max_connections.set(settings.max_connections);
         for acceptor in acceptors {
             let (worker, listener) = (Rc::clone(self), Rc::clone(listener));
-            tokio::task::spawn_local(accept(worker, listener, acceptor, self.alive()));
+            tokio::task::spawn_local(accept(worker, listener, acceptor, self.keep(None)));
         }
         Ok(())
     }
@@ -177,6 +196,7 @@ impl Worker {
             max_connections: Cell::new(None),
             count: self.shared.limits.of(address),
             stop: CancellationToken::new(),
+            leaves_queue: Cell::new(false),
         })
     }
 
@@ -188,9 +208,15 @@ impl Worker {
         self.tally.flush();
     }
 
+    /// For a client.
     pub(super) fn alive(&self) -> Alive {
+        self.keep(Some(self.company.borrow().clone()))
+    }
+
+    fn keep(&self, company: Option<Company>) -> Alive {
         self.alive.set(self.alive.get() + 1);
         Alive {
+            _company: company,
             alive: Rc::clone(&self.alive),
             gone: Rc::clone(&self.gone),
         }

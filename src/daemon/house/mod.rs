@@ -1,7 +1,10 @@
 //! The whole proxy as one value: start it, learn its addresses, watch who leads, stop it. Several fit in a process.
 
 mod by_hand;
+mod doors;
 mod reload;
+
+pub(crate) use doors::Listening;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::opening::{self, OpenListener};
+use super::opening::{self, Door, OpenListener};
 use super::outcome::{Bound, FileFailed, StartError};
 use super::threads::Threads;
 use super::window::{Window, WindowNow};
@@ -19,7 +22,7 @@ use crate::admin;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::metrics::Metrics;
-use crate::net::descriptor_limit;
+use crate::net::{Address, Inherited, descriptor_limit};
 use crate::primary_tracker::{
     Demand, Operator, Orders, Picture, PrimaryWatch, Progress, Reordered, Told, Tracker,
 };
@@ -56,7 +59,6 @@ pub struct House {
     demand: Arc<Demand>,
     metrics: Arc<Metrics>,
     progress: Progress,
-    admin: Option<SocketAddr>,
     orders: mpsc::Sender<Reordered>,
     operator: Operator,
     shared: Arc<Shared>,
@@ -82,6 +84,7 @@ struct State {
     /// The files of `config.source`.
     source: Arc<Sources>,
     open: Vec<OpenListener>,
+    admin: Option<Door>,
 }
 
 /// More than a reload of many listeners says at once.
@@ -95,10 +98,20 @@ impl House {
     /// # Errors
     /// See [`StartError`].
     pub async fn start(config: Config) -> Result<Self, StartError> {
+        Self::start_with(config, &mut Inherited::default()).await
+    }
+
+    /// Takes what listens at its addresses already, and binds the rest.
+    pub(crate) async fn start_with(
+        config: Config,
+        inherited: &mut Inherited,
+    ) -> Result<Self, StartError> {
         let rest = Rest::open(config.rest.clone()).map_err(FileFailed::from)?;
         let source = Sources::open(config.source.clone()).map_err(FileFailed::from)?;
-        let admin_listener = config.admin.as_ref().map(opening::open_admin).transpose()?;
-        let opened = opening::open_all(&config.listeners)?;
+        let admin = config.admin.as_ref();
+        let admin = admin.map(|settings| opening::open_admin(settings, inherited));
+        let (admin_door, admin_listener) = admin.transpose()?.unzip();
+        let opened = opening::open_all(&config.listeners, inherited)?;
         let clock = Clock::Boot;
         let metrics = Arc::new(Metrics::new());
         let demand = Demand::new(clock);
@@ -129,7 +142,6 @@ impl House {
         );
         let house = Self {
             clock,
-            admin: admin_listener.as_ref().and_then(|l| l.local_addr().ok()),
             picture,
             demand,
             metrics,
@@ -145,6 +157,7 @@ impl House {
             window,
             state: Mutex::new(State {
                 open: Vec::new(),
+                admin: admin_door,
                 rest: Arc::new(rest),
                 source: Arc::new(source),
                 config,
@@ -167,7 +180,10 @@ impl House {
 
     /// The admin API's address, where it is on.
     pub fn admin(&self) -> Option<SocketAddr> {
-        self.admin
+        match self.state().admin.as_ref()?.address {
+            Address::Tcp(address) => Some(address),
+            Address::Unix(_) => None,
+        }
     }
 
     /// Watches who leads.
@@ -185,20 +201,6 @@ impl House {
     /// Open sessions, held clients included.
     pub fn sessions(&self) -> usize {
         self.shared.connections()
-    }
-
-    /// Stops accepting after `drain_delay_secs`, and waits for sessions up to `drain_timeout_secs`: idle ones are
-    /// ended once they have stayed idle for a second.
-    pub async fn drain(&self) {
-        let (delay, limit) = {
-            let state = self.state();
-            (state.config.drain_delay, state.config.drain_timeout)
-        };
-        tokio::time::sleep(delay).await;
-        self.draining.cancel();
-        self.tell(Command::Quiet);
-        self.tell(Command::Drain);
-        let _ = tokio::time::timeout(limit, self.drained.cancelled()).await;
     }
 
     /// Ends everything, now: sessions are closed.

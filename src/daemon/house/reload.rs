@@ -9,6 +9,7 @@ use crate::config::{Config, Diff, diff, in_effect};
 use crate::daemon::opening::{self, OpenListener, Opened};
 use crate::daemon::outcome::{FileFailed, ReloadError, ReloadReport};
 use crate::metrics::ReloadLabel;
+use crate::net::Inherited;
 use crate::primary_tracker::{Fault, Order};
 use crate::session::Command;
 use crate::topology::{Rest, Sources};
@@ -64,7 +65,7 @@ impl House {
         let report = report(&changes);
         let config = in_effect(&state.config, config);
         let (rest, source) = files(&state, &config)?;
-        let opened = opening::open_all(&changes.listeners_added)?;
+        let opened = opening::open_all(&changes.listeners_added, &mut Inherited::default())?;
         let orders = self
             .orders
             .try_reserve()
@@ -95,7 +96,8 @@ impl House {
         for address in &changes.listeners_removed {
             let is_removed = |l: &OpenListener| l.settings.address == *address;
             if let Some(at) = state.open.iter().position(is_removed) {
-                self.tell(Command::Unlisten(state.open.remove(at).address));
+                let address = state.open.remove(at).door.retire();
+                self.tell(Command::Unlisten(address));
             }
         }
         for settings in changes.listeners_changed {
