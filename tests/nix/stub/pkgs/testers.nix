@@ -32,6 +32,9 @@ let
     };
 in
 {
+  # What scripts say to a guest and not to a machine of NixOS: the driver brings those words along.
+  verbs = "";
+
   runNixOSTest =
     test:
     let
