@@ -1,0 +1,66 @@
+"""Opens new connections at a steady rate, asks each one question, and counts those that fail."""
+
+import asyncio
+import time
+
+import report
+import wire
+
+
+class Count:
+    def __init__(self) -> None:
+        self.opened = 0
+        self.refused: list[str] = []
+        self.lost: list[str] = []
+        self.read_only = 0
+        self.longest = 0.0
+
+
+async def run(host: str, port: int, path: str, rate: float) -> None:
+    told, count = report.until_told(), Count()
+    under_way: set[asyncio.Task] = set()
+    begun = time.monotonic()
+    started = 0
+    while not told.is_set():
+        # What a busy machine delays is made up for: the rate is kept.
+        while started < (time.monotonic() - begun) * rate:
+            started += 1
+            task = asyncio.create_task(visit(host, port, count))
+            under_way.add(task)
+            task.add_done_callback(under_way.discard)
+        if count.opened and started < 2 * rate:
+            report.write(path, {"ready": True})
+        await asyncio.sleep(1 / rate)
+    seconds = time.monotonic() - begun
+    if under_way:
+        await asyncio.wait(under_way, timeout=60)
+    report.write(
+        path,
+        {
+            "opened": count.opened,
+            "rate": started / seconds,
+            "refused": count.refused,
+            "lost": count.lost,
+            "read_only": count.read_only,
+            "unanswered": len(under_way),
+            "longest_wait": count.longest,
+        },
+    )
+
+
+async def visit(host: str, port: int, count: Count) -> None:
+    asked = time.monotonic()
+    try:
+        session = await wire.connect(host, port, "connector")
+    except (wire.Refused, wire.Lost) as why:
+        count.refused.append(str(why))
+        return
+    count.opened += 1
+    count.longest = max(count.longest, time.monotonic() - asked)
+    try:
+        ((answer,),) = await session.query("SELECT pg_is_in_recovery()")
+    except (wire.Refused, wire.Lost) as why:
+        count.lost.append(str(why))
+        return
+    count.read_only += answer != "f"
+    await session.close()
