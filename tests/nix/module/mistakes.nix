@@ -1,6 +1,7 @@
 # The mistakes that people make: each is refused in words that name the option.
 {
   lib,
+  pkgs,
   usual,
   host,
   hostWith,
@@ -193,6 +194,34 @@ in
           (withPostgresql { listen_addresses = ""; } { })
           (withPostgresql { port = 5433; } { })
         ]
+      );
+
+  "so is one that this host's own member of the cluster has, be it PostgreSQL's or Patroni's" =
+    is
+      [
+        "services.helios-proxy.port: 0.0.0.0:5432 is taken on this host by services.patroni (nodeIp = \"10.0.0.11\", postgresqlPort = 5432, restApiPort = 8008): choose another port, such as 15432."
+        "services.helios-proxy.admin.address: 10.0.0.11:8008 is taken on this host by services.patroni (nodeIp = \"10.0.0.11\", postgresqlPort = 5432, restApiPort = 8008): choose another port, such as 15432."
+      ]
+      (
+        complaints (hostWith [
+          {
+            services.patroni = {
+              enable = true;
+              scope = "main";
+              name = "pg1";
+              nodeIp = "10.0.0.11";
+              otherNodesIps = [ ];
+              postgresqlPackage = pkgs.postgresql;
+            };
+            services.helios-proxy = {
+              enable = true;
+              nodes.pg1 = "10.0.0.11";
+              bindAddresses = [ "0.0.0.0" ];
+              admin.address = "10.0.0.11:8008";
+              settings.admin_allow_insecure = true;
+            };
+          }
+        ])
       );
 
   "a credential that settings name and nobody hands over is warned of" = holds (
