@@ -25,9 +25,10 @@ let
   words = value: map word (lib.toList value);
   ours = lib.mapAttrs (_: words) (serviceOf (usual { })).serviceConfig;
 
-  # systemd 252 knows neither notify-reload nor the steps nor a store that is kept; a folder of its own, and no build that
+  # systemd 252 knows neither notify-reload nor the steps nor a store that is kept, and says nothing of one; a folder of its own, and no build that
   # has checked the file.
   differing = [
+    "Environment"
     "ExecReload"
     "ExecStart"
     "FileDescriptorStorePreserve"
