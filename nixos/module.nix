@@ -21,19 +21,11 @@ let
     ++ lib.mapAttrsToList place (lib.filterAttrs (_: cluster: cluster.enable) cfg.clusters);
 
   ports =
-    { cfg, ... }:
+    { bound, cfg, ... }:
     let
-      addresses = import ./addresses.nix { inherit lib; };
-      portsOf = texts: map (at: at.port) (lib.filter (at: at ? port) (map parsed texts));
-      parsed =
-        text:
-        let
-          at = addresses.parse text;
-        in
-        if at == null then { } else at;
+      isOpen = claim: if claim.isAdmin then cfg.admin.openFirewall else cfg.openFirewall;
     in
-    lib.optionals cfg.openFirewall (portsOf (map (l: l.address or "") (cfg.settings.listeners or [ ])))
-    ++ lib.optionals cfg.admin.openFirewall (portsOf [ (cfg.settings.admin_address or "") ]);
+    map (claim: claim.at.port) (lib.filter (claim: claim.at ? port && isOpen claim) bound);
 in
 {
   options.services.helios-proxy = mkOption {
@@ -69,7 +61,10 @@ in
   };
 
   config = {
-    assertions = import ./assertions.nix { inherit lib config options; } places;
+    assertions =
+      lib.concatMap (import ./assertions.nix { inherit lib; }) places
+      ++ lib.concatMap (import ./secrets.nix { inherit lib; }) places
+      ++ import ./collisions.nix { inherit lib config options; } places;
     warnings = lib.concatMap (import ./warnings.nix { inherit lib; }) places;
 
     # Stable paths: a switch moves these links and reloads, and the unit stays as it is.

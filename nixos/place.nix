@@ -18,9 +18,11 @@ let
 
   program = lib.getExe' cfg.package "helios-proxy";
   option = "services.helios-proxy" + lib.optionalString (name != null) ".clusters.${name}";
+  bound = import ./bound.nix { inherit lib; } { inherit cfg option; };
 in
 {
   inherit
+    bound
     cfg
     name
     option

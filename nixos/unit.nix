@@ -2,6 +2,7 @@
 { lib }:
 # A place, as place.nix makes it.
 {
+  bound,
   cfg,
   file,
   folder,
@@ -11,14 +12,9 @@
 }:
 let
   inherit (cfg) settings;
-  addresses = import ./addresses.nix { inherit lib; };
   listeners = settings.listeners or [ ];
-
-  bound = map addresses.parse (
-    [ (settings.admin_address or "") ] ++ map (l: l.address or "") listeners
-  );
-  isPrivileged = at: at != null && at ? port && at.port != 0 && at.port < 1024;
-  bindsLow = lib.any isPrivileged bound;
+  isPrivileged = at: at ? port && at.port != 0 && at.port < 1024;
+  bindsLow = lib.any (claim: isPrivileged claim.at) bound;
 
   # A socket's file is given to its group: that is a change of ownership, and names a group of the host.
   socketGroups = lib.concatMap (l: lib.optional (l ? group) l.group) listeners;

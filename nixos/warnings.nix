@@ -1,7 +1,12 @@
 # What is allowed and probably not meant. (What concerns the file alone, the daemon says itself.)
 { lib }:
 # A place, as place.nix makes it.
-{ cfg, option, ... }:
+{
+  bound,
+  cfg,
+  option,
+  ...
+}:
 let
   addresses = import ./addresses.nix { inherit lib; };
 
@@ -21,9 +26,7 @@ let
   ) (texts cfg.settings);
   missing = lib.filter (name: !(cfg.credentials ? ${name})) (lib.unique named);
 
-  listeners = map (listener: addresses.parse (listener.address or "")) (
-    cfg.settings.listeners or [ ]
-  );
+  listeners = lib.filter (claim: !claim.isAdmin) bound;
 in
 map (
   name:
@@ -34,6 +37,6 @@ map (
     (
       cfg.openFirewall
       && listeners != [ ]
-      && lib.all (at: at != null && addresses.isLoopback at) listeners
+      && lib.all (claim: claim.at != null && addresses.isLoopback claim.at) listeners
     )
     "${option}.openFirewall opens ports at which only this host is listened to: add an address to ${option}.bindAddresses, or leave it out."

@@ -50,6 +50,17 @@ let
     j-relative.credentials.token = "secret";
     k-named.credentials."a/b" = "/secret";
     l-fine = { };
+    m-settings.settings = {
+      rest.password_file = "${builtins.storeDir}/password";
+      listeners = [
+        {
+          address = "10.8.0.1:1";
+          tls_key_file = "${builtins.storeDir}/key";
+          tls_cert_file = "${builtins.storeDir}/public";
+        }
+      ];
+    };
+    n-environment.environmentFile = "${builtins.storeDir}/env";
   };
   only = prefix: found: lib.length found == 1 && lib.hasPrefix prefix (lib.head found);
 
@@ -107,6 +118,19 @@ in
     && only "….credentials.token = " (said host1 "j-relative")
     && only "….credentials.a/b: " (said host1 "k-named")
   );
+
+  "a secret that the file or the environment would take from the store is refused" =
+    is
+      [
+        "….settings.listeners[0].tls_key_file"
+        "….settings.rest.password_file"
+        "….environmentFile"
+      ]
+      (
+        map (text: lib.head (lib.splitString " = " text)) (
+          said host1 "m-settings" ++ said host1 "n-environment"
+        )
+      );
 
   "a sound proxy beside all of these is not complained of" = is [ ] (said host1 "l-fine");
 
