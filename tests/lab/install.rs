@@ -93,6 +93,46 @@ pub fn ensure_chromium() -> Result<PathBuf, Missing> {
     })
 }
 
+/// A program by itself, fetched in the same way as the package of that name.
+pub fn ensure_program(name: &'static str) -> Result<PathBuf, Missing> {
+    if let Some(program) = on_path(name) {
+        return Ok(program);
+    }
+    let fetched = one_at_a_time().and_then(|_lock| apt(&[name]));
+    on_path(name).ok_or_else(|| Missing {
+        programs: vec![name],
+        advice: match fetched {
+            Ok(()) => format!("Install {name} so that it is on PATH"),
+            Err(error) => format!("Install {name} so that it is on PATH ({error})"),
+        },
+    })
+}
+
+/// Whatever else is made once and kept: `make` is given a folder that is not there yet, and makes it.
+pub fn ensure_folder(
+    name: &'static str,
+    make: impl FnOnce(&Path) -> Result<(), LabError>,
+) -> Result<PathBuf, Missing> {
+    let folder = kept().join(name);
+    let made = || folder.join(WHOLE).exists();
+    if made() {
+        return Ok(folder);
+    }
+    let tried = one_at_a_time().and_then(|_lock| {
+        if made() {
+            return Ok(());
+        }
+        // What an interrupted one left.
+        let _ = fs::remove_dir_all(&folder);
+        make(&folder)?;
+        fs::write(folder.join(WHOLE), "").map_err(LabError::io(format!("cannot finish {name}")))
+    });
+    tried.map(|()| folder).map_err(|error| Missing {
+        programs: vec![name],
+        advice: format!("It could not be fetched ({error})"),
+    })
+}
+
 fn advice() -> String {
     format!(
         "Install PostgreSQL (13 or later, with pg_rewind), etcd 3.4 or later and Patroni \
@@ -195,12 +235,17 @@ fn venv_in(folder: &Path, version: &str) -> PathBuf {
     folder.join("helios-lab").join(format!("venv-{version}"))
 }
 
-/// Two tests that start together must not run apt twice.
-fn one_at_a_time() -> Result<fs::File, LabError> {
-    let folder = venv(PATRONI)
+/// Where all that was fetched is kept.
+pub fn kept() -> PathBuf {
+    venv(PATRONI)
         .parent()
         .map(Path::to_path_buf)
-        .unwrap_or_default();
+        .unwrap_or_default()
+}
+
+/// Two tests that start together must not run apt twice.
+fn one_at_a_time() -> Result<fs::File, LabError> {
+    let folder = kept();
     let at = |what: &str| LabError::io(format!("{what} {}", folder.display()));
     fs::create_dir_all(&folder).map_err(at("cannot make"))?;
     let lock = fs::File::create(folder.join("lock")).map_err(at("cannot write in"))?;

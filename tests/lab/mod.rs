@@ -94,7 +94,8 @@ pub fn require_patroni(test: &str, version: &str) -> Option<PathBuf> {
     found(test, install::ensure_patroni(version))
 }
 
-fn found<T>(test: &str, program: Result<T, install::Missing>) -> Option<T> {
+/// The same for anything else that had to be found or fetched.
+pub fn found<T>(test: &str, program: Result<T, install::Missing>) -> Option<T> {
     match program {
         Ok(program) => Some(program),
         Err(missing) if std::env::var_os("CI").is_some() => panic!("{test}: {missing}"),

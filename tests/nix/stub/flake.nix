@@ -4,7 +4,7 @@
   description = "stand-in for nixpkgs";
 
   outputs =
-    { self }:
+    _:
     let
       lib = import ./lib;
       pkgsFor = system: import ./pkgs { inherit lib system; };

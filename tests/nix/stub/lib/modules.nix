@@ -154,7 +154,7 @@ let
     in
     {
       config =
-        (if freeform == null then { } else freeform.merge loc undeclared)
+        (if freeform == null || undeclared == [ ] then { } else freeform.merge loc undeclared)
         // mapAttrs (_: l: l.config) levels;
       options = mapAttrs (_: l: l.options) levels;
       strays =

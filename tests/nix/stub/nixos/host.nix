@@ -1,7 +1,6 @@
 # A host's files, users, network and kernel settings.
 {
   lib,
-  config,
   pkgs,
   ...
 }:

@@ -20,7 +20,7 @@ let
     slice = units.section "sliceConfig";
   };
   ofKind =
-    kind: own:
+    own:
     lib.mkOption {
       type = types.attrsOf (
         types.submodule {
@@ -41,37 +41,35 @@ let
     ) (lib.filterAttrs (_: unit: unit.enable) config.systemd.${kind + "s"});
 in
 {
-  options.systemd =
-    lib.mapAttrs' (kind: own: lib.nameValuePair "${kind}s" (ofKind kind own)) kinds
-    // {
-      # name -> { text; wantedBy; requiredBy; }
-      units = lib.mkOption {
-        type = types.attrsOf types.attrs;
-        default = { };
-        internal = true;
+  options.systemd = lib.mapAttrs' (kind: own: lib.nameValuePair "${kind}s" (ofKind own)) kinds // {
+    # name -> { text; wantedBy; requiredBy; }
+    units = lib.mkOption {
+      type = types.attrsOf types.attrs;
+      default = { };
+      internal = true;
+    };
+    globalEnvironment = lib.mkOption {
+      type = types.attrsOf types.str;
+      default = { };
+    };
+    tmpfiles = {
+      rules = lib.mkOption {
+        type = types.listOf types.str;
+        default = [ ];
       };
-      globalEnvironment = lib.mkOption {
-        type = types.attrsOf types.str;
-        default = { };
-      };
-      tmpfiles = {
-        rules = lib.mkOption {
-          type = types.listOf types.str;
-          default = [ ];
-        };
-        settings = lib.mkOption {
-          type = types.attrsOf types.anything;
-          default = { };
-        };
-      };
-      network = lib.mkOption {
+      settings = lib.mkOption {
         type = types.attrsOf types.anything;
         default = { };
       };
-      package = lib.mkOption {
-        type = types.package;
-        default = pkgs.systemd;
-      };
     };
+    network = lib.mkOption {
+      type = types.attrsOf types.anything;
+      default = { };
+    };
+    package = lib.mkOption {
+      type = types.package;
+      default = pkgs.systemd;
+    };
+  };
   config.systemd.units = lib.mergeAttrsList (map textsOf (lib.attrNames kinds));
 }

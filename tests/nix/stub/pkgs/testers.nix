@@ -11,25 +11,23 @@ let
     lib.mkOption {
       inherit type default;
     };
-  tests =
-    { config, ... }:
-    {
-      options = {
-        name = lib.mkOption { type = lib.types.str; };
-        nodes = option (lib.types.lazyAttrsOf lib.types.deferredModule) { };
-        defaults = option lib.types.deferredModule { };
-        node.specialArgs = option (lib.types.lazyAttrsOf lib.types.raw) { };
-        testScript = lib.mkOption {
-          type = lib.types.either lib.types.str (lib.types.functionTo lib.types.str);
-        };
-        extraPythonPackages = option lib.types.raw (_: [ ]);
-        globalTimeout = option lib.types.int 3600;
-        skipLint = option lib.types.bool false;
-        skipTypeCheck = option lib.types.bool false;
-        meta = option lib.types.attrs { };
-        passthru = option (lib.types.lazyAttrsOf lib.types.raw) { };
+  tests = {
+    options = {
+      name = lib.mkOption { type = lib.types.str; };
+      nodes = option (lib.types.lazyAttrsOf lib.types.deferredModule) { };
+      defaults = option lib.types.deferredModule { };
+      node.specialArgs = option (lib.types.lazyAttrsOf lib.types.raw) { };
+      testScript = lib.mkOption {
+        type = lib.types.either lib.types.str (lib.types.functionTo lib.types.str);
       };
+      extraPythonPackages = option lib.types.raw (_: [ ]);
+      globalTimeout = option lib.types.int 3600;
+      skipLint = option lib.types.bool false;
+      skipTypeCheck = option lib.types.bool false;
+      meta = option lib.types.attrs { };
+      passthru = option (lib.types.lazyAttrsOf lib.types.raw) { };
     };
+  };
 in
 {
   # What scripts say to a guest and not to a machine of NixOS: the driver brings those words along.

@@ -1,0 +1,158 @@
+# Hosts that use the module, one for each thing that tests/nix/*.rs looks at, in the stand-in for NixOS.
+let
+  lib = import ./stub/lib;
+  pkgsFor = system: import ./stub/pkgs { inherit lib system; };
+  nixos = import ./stub/nixos { inherit lib pkgsFor; };
+  pkgs = pkgsFor "x86_64-linux";
+
+  host =
+    module: settings:
+    let
+      inherit
+        (nixos {
+          modules = [
+            module
+            settings
+          ];
+        })
+        config
+        ;
+    in
+    {
+      inherit config;
+      inherit (config.system.build) toplevel;
+      inherit (config.system.build.toplevel) manifest;
+      # What the build of the system says.
+      failed = map (a: a.message) (lib.filter (a: !a.assertion) config.assertions);
+      inherit (config) warnings;
+    };
+  proxy = settings: host ../../nixos/module.nix { services.helios-proxy = settings; };
+  alias =
+    settings: host ../../nixos/patroni-leader-proxy.nix { services.patroni-leader-proxy = settings; };
+
+  nodes = {
+    pg1 = "10.0.0.11";
+    pg2 = "10.0.0.12";
+    pg3 = "10.0.0.13";
+  };
+  plain' = {
+    enable = true;
+    inherit nodes;
+  };
+  seed = plain' // {
+    readPort = 5433;
+    bindAddresses = [
+      "127.0.0.1"
+      "172.20.0.1"
+    ];
+    checkInter = "500ms";
+    checkTimeout = 1500;
+    extraAfterUnits = [ "wireguard-wg0.service" ];
+  };
+  withPlain = more: proxy (lib.recursiveUpdate plain' more);
+in
+rec {
+  # As few options as work.
+  plain = proxy plain';
+
+  # The same with other settings, and with another package: what a switch may see of it.
+  resettled = withPlain {
+    readPort = 5433;
+    settings.write_timeout_secs = 60;
+  };
+  repackaged = withPlain {
+    package = (pkgs.callPackage ../../nixos/package.nix { }).overrideAttrs (_: {
+      GENERATION = "2";
+    });
+  };
+
+  # As many options as there are.
+  full = proxy {
+    enable = true;
+    nodes = nodes // {
+      pg3 = {
+        host = "10.0.0.13";
+        port = 5433;
+        restHost = "mgmt3";
+        restPort = 8009;
+        weight = 50;
+      };
+    };
+    pgPort = 6432;
+    restApiPort = 8018;
+    port = 543;
+    readPort = 544;
+    bindAddresses = [
+      "127.0.0.1"
+      "172.20.0.1"
+      "fd00::1"
+    ];
+    checkInter = "1500ms";
+    checkTimeout = "2s";
+    checkFall = 3;
+    checkRise = 1;
+    extraAfterUnits = [ "tailscaled.service" ];
+    provider = "patroni";
+    admin.address = "10.0.0.5:9090";
+    admin.openFirewall = true;
+    openFirewall = true;
+    credentials.admin-token = "/run/secrets/admin-token";
+    environmentFile = "/run/secrets/helios.env";
+    supplementaryGroups = [ "acme" ];
+    settings = {
+      admin_token_file = "\${CREDENTIALS_DIRECTORY}/admin-token";
+      drain_timeout_secs = 120;
+      max_connections = 50000;
+      topology.scope = "\${SCOPE}";
+    };
+  };
+
+  # A proxy for each of two clusters, one of them switched off.
+  clusters = proxy {
+    clusters = {
+      orders.nodes = nodes;
+      billing = {
+        nodes.pg1 = "10.0.1.11";
+        port = 5434;
+        admin.address = null;
+      };
+      retired = {
+        enable = false;
+        nodes.pg1 = "10.0.2.11";
+      };
+    };
+  };
+
+  # The option path of the module that came before, and the same said in the new one.
+  before = alias seed;
+  after = proxy seed;
+
+  # The daemon refuses the file.
+  misspelt = withPlain { settings.max_conections = 5; };
+
+  broken = proxy { enable = true; };
+
+  # Mistakes that are found while the system is evaluated.
+  mistakes = lib.mapAttrs (_: wrong: wrong.failed) {
+    none = plain;
+    nobody = broken;
+    samePort = withPlain { readPort = 5432; };
+    noToken = withPlain { admin.address = "10.0.0.5:9090"; };
+    secretInTheStore = withPlain { credentials.token = "${pkgs.writeText "token" "x"}"; };
+    ownPostgresql = host {
+      imports = [ ../../nixos/module.nix ];
+      services.postgresql.enable = true;
+    } { services.helios-proxy = plain'; };
+    twoClusters = proxy {
+      clusters.a.nodes = nodes;
+      clusters.b.nodes = nodes;
+    };
+  };
+
+  # Mistakes that have no value at all.
+  untyped = {
+    time = (withPlain { checkInter = "5 seconds"; }).config.services.helios-proxy.checkInter;
+    option = (withPlain { nodez.pg1 = "10.0.0.11"; }).config.services.helios-proxy.port;
+    port = (withPlain { port = 70000; }).config.services.helios-proxy.port;
+  };
+}

@@ -1,0 +1,84 @@
+//! The mistakes that people make, and the words with which the build of the system ends.
+
+use super::hosts::flake;
+
+/// A mistake of hosts.nix, and what its message must say.
+const MISTAKES: [(&str, &[&str]); 6] = [
+    ("nobody", &["services.helios-proxy.nodes"]),
+    ("samePort", &["readPort", "port", "5432"]),
+    (
+        "noToken",
+        &["admin.address", "10.0.0.5:9090", "admin_token_file"],
+    ),
+    ("secretInTheStore", &["credentials.token", "Nix store"]),
+    (
+        "ownPostgresql",
+        &["127.0.0.1:5432", "services.postgresql", "15432"],
+    ),
+    (
+        "twoClusters",
+        &["clusters.a.port", "clusters.b.port", "127.0.0.1:5432"],
+    ),
+];
+
+/// Values that an option cannot have, and what is said of them.
+const UNTYPED: [(&str, &[&str]); 3] = [
+    ("time", &["services.helios-proxy.checkInter", "5s"]),
+    ("option", &["services.helios-proxy.nodez", "does not exist"]),
+    ("port", &["services.helios-proxy.port", "65535"]),
+];
+
+#[test]
+fn a_wrong_configuration_fails_the_evaluation_in_words() {
+    let Some(flake) = flake("assertions") else {
+        return;
+    };
+    let said = flake.value_of("tests/nix/hosts.nix", "mistakes").unwrap();
+    assert_eq!(said["none"], serde_json::json!([]));
+    for (name, words) in MISTAKES {
+        let message = said[name][0].as_str().unwrap_or_default();
+        for word in words {
+            assert!(message.contains(word), "{name}: {word}: {message}");
+        }
+    }
+}
+
+#[test]
+fn a_value_of_the_wrong_type_is_refused_with_its_option() {
+    let Some(flake) = flake("types") else { return };
+    for (name, words) in UNTYPED {
+        let refused = flake
+            .value_of("tests/nix/hosts.nix", &format!("untyped.{name}"))
+            .unwrap_err()
+            .to_string();
+        for word in words {
+            assert!(refused.contains(word), "{name}: {word}: {refused}");
+        }
+    }
+}
+
+#[test]
+fn a_misspelt_key_fails_the_build_with_the_daemons_own_words() {
+    let Some(flake) = flake("misspelt") else {
+        return;
+    };
+    let refused = flake
+        .build_of("tests/nix/hosts.nix", "misspelt.toplevel")
+        .unwrap_err()
+        .to_string();
+    let words = "max_conections: unknown key; did you mean max_connections?";
+    assert!(refused.contains(words), "{refused}");
+}
+
+#[test]
+fn a_failed_assertion_fails_the_build_of_the_system() {
+    let Some(flake) = flake("toplevel") else {
+        return;
+    };
+    let refused = flake
+        .build_of("tests/nix/hosts.nix", "broken.toplevel")
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("Failed assertions"), "{refused}");
+    assert!(refused.contains("services.helios-proxy.nodes"), "{refused}");
+}
