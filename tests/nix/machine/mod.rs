@@ -43,7 +43,7 @@ pub struct Nix {
 impl Nix {
     /// Finds it, or fetches it: about ten seconds, once.
     pub fn ensure() -> Result<Self, Missing> {
-        let debian = install::ensure_folder("nix-bin", |folder| fetch(folder))?;
+        let debian = install::ensure_folder("nix-bin", fetch)?;
         let home = install::ensure_folder("nix-home", |folder| {
             fs::create_dir_all(folder.join("etc")).map_err(LabError::io("Nix's folder"))?;
             fs::write(folder.join("etc/nix.conf"), SETTINGS).map_err(LabError::io("Nix's settings"))
