@@ -37,6 +37,13 @@ let
     ];
   };
 
+  # What is said of the module, as this nixpkgs has it. README's examples become files of the store first, which there is
+  # none of with `--no-build`.
+  inherit (import ../tests/nix/module { inherit lib pkgs nixosSystem; }) sentences;
+  wrong = lib.filterAttrs (
+    sentence: said: !lib.hasPrefix "README" sentence && said.got != said.want
+  ) sentences;
+
   scenarios = lib.filterAttrs (name: _: lib.hasSuffix ".nix" name) (
     lib.optionalAttrs (builtins.pathExists ../tests/vm) (builtins.readDir ../tests/vm)
   );
@@ -60,7 +67,7 @@ in
     touch "$out"
   '';
   module =
-    pkgs.writeText "helios-proxy.service"
-      host.config.systemd.units."helios-proxy.service".text;
+    lib.throwIf (wrong != { }) "the module is not as it is said to be: ${builtins.toJSON wrong}"
+      (pkgs.writeText "helios-proxy.service" host.config.systemd.units."helios-proxy.service".text);
 }
 // lib.mapAttrs' scenario scenarios

@@ -15,6 +15,6 @@ mod about {
     mod hosts;
     mod meaning;
     mod mistakes;
+    mod sentences;
     mod style;
-    mod switch;
 }

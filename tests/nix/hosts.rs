@@ -130,3 +130,22 @@ fn the_option_path_of_patroni_leader_proxy_gives_the_very_same_host() {
     assert_eq!(health["check_interval_ms"].as_integer(), Some(500));
     assert_eq!(health["check_timeout_ms"].as_integer(), Some(1500));
 }
+
+#[test]
+fn the_links_lead_to_what_is_new_and_only_to_that() {
+    let Some(flake) = flake("links") else { return };
+    let plain = Host::build(&flake, "plain");
+    let (file, program) = ("helios-proxy/config.toml", "helios-proxy/helios-proxy");
+
+    let resettled = Host::build(&flake, "resettled");
+    assert_ne!(plain.etc(file), resettled.etc(file));
+    assert_eq!(plain.etc(program), resettled.etc(program));
+    assert_eq!(
+        resettled.toml(file)["write_timeout_secs"].as_integer(),
+        Some(60)
+    );
+
+    let repackaged = Host::build(&flake, "repackaged");
+    assert_ne!(plain.etc(program), repackaged.etc(program));
+    assert_eq!(plain.toml(file), repackaged.toml(file));
+}

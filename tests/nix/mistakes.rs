@@ -1,25 +1,6 @@
-//! The mistakes that people make, and the words with which the build of the system ends.
+//! Mistakes that end the build of a system or have no value at all, and their words. (What is wrong as a whole: tests/nix/module.)
 
 use super::hosts::flake;
-
-/// A mistake of hosts.nix, and what its message must say.
-const MISTAKES: [(&str, &[&str]); 6] = [
-    ("nobody", &["services.helios-proxy.nodes"]),
-    ("samePort", &["readPort", "port", "5432"]),
-    (
-        "noToken",
-        &["admin.address", "10.0.0.5:9090", "admin_token_file"],
-    ),
-    ("secretInTheStore", &["credentials.token", "Nix store"]),
-    (
-        "ownPostgresql",
-        &["127.0.0.1:5432", "services.postgresql", "15432"],
-    ),
-    (
-        "twoClusters",
-        &["clusters.a.port", "clusters.b.port", "127.0.0.1:5432"],
-    ),
-];
 
 /// Values that an option cannot have, and what is said of them.
 const UNTYPED: [(&str, &[&str]); 3] = [
@@ -27,21 +8,6 @@ const UNTYPED: [(&str, &[&str]); 3] = [
     ("option", &["services.helios-proxy.nodez", "does not exist"]),
     ("port", &["services.helios-proxy.port", "65535"]),
 ];
-
-#[test]
-fn a_wrong_configuration_fails_the_evaluation_in_words() {
-    let Some(flake) = flake("assertions") else {
-        return;
-    };
-    let said = flake.value_of("tests/nix/hosts.nix", "mistakes").unwrap();
-    assert_eq!(said["none"], serde_json::json!([]));
-    for (name, words) in MISTAKES {
-        let message = said[name][0].as_str().unwrap_or_default();
-        for word in words {
-            assert!(message.contains(word), "{name}: {word}: {message}");
-        }
-    }
-}
 
 #[test]
 fn a_value_of_the_wrong_type_is_refused_with_its_option() {
