@@ -23,7 +23,8 @@ in
     package = mkOption {
       type = types.package;
       default = pkgs.helios-proxy or (pkgs.callPackage ./package.nix { });
-      defaultText = literalExpression "pkgs.helios-proxy, else the package of the module's own flake";
+      defaultText = lib.literalMD "`pkgs.helios-proxy`, else the package that lies beside the module";
+      example = literalExpression "inputs.helios-proxy.packages.x86_64-linux.default";
       description = ''
         What runs. A switch to another package hands the listening sockets and the sessions over to it: nobody is refused
         and no session is dropped. A package that does not start leaves the old one serving.
@@ -39,6 +40,7 @@ in
         "manual"
       ];
       default = "check";
+      example = "patroni";
       description = ''
         Who says who leads. `check` asks each node's own Patroni; `patroni` asks for views of the whole cluster and has them
         confirmed; `postgres` asks PostgreSQL; `static` believes each node's `role`; `manual` is told. Another provider needs
@@ -69,6 +71,7 @@ in
       type = types.bool;
       default = pkgs.stdenv.buildPlatform.canExecute pkgs.stdenv.hostPlatform;
       defaultText = literalExpression "pkgs.stdenv.buildPlatform.canExecute pkgs.stdenv.hostPlatform";
+      example = false;
       description = ''
         Whether the package itself checks the generated file while the system is built, so that a typo fails the build with
         the daemon's own words. Off where the package cannot run on the machine that builds (cross-compiling); turn it off for
@@ -89,6 +92,7 @@ in
       openFirewall = mkOption {
         type = types.bool;
         default = false;
+        example = true;
         description = "Whether to open the admin API's port in the firewall.";
       };
     };
@@ -96,6 +100,7 @@ in
     openFirewall = mkOption {
       type = types.bool;
       default = false;
+      example = true;
       description = ''
         Whether to open the ports of all listeners in the firewall, on every interface. For containers on a bridge
         `networking.firewall.interfaces.<bridge>.allowedTCPPorts` is narrower.

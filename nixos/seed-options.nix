@@ -16,6 +16,7 @@ let
       port = mkOption {
         type = types.nullOr types.port;
         default = null;
+        example = 5433;
         description = "Its PostgreSQL port, where it is not `pgPort`.";
       };
       restHost = mkOption {
@@ -27,6 +28,7 @@ let
       restPort = mkOption {
         type = types.nullOr types.port;
         default = null;
+        example = 8009;
         description = "Port of its Patroni REST API, where it is not `restApiPort`.";
       };
       weight = mkOption {
@@ -64,12 +66,14 @@ in
   pgPort = mkOption {
     type = types.port;
     default = 5432;
+    example = 6432;
     description = "Port at which each node's PostgreSQL listens; connections are carried there.";
   };
 
   restApiPort = mkOption {
     type = types.port;
     default = 8008;
+    example = 8009;
     description = "Port at which each node's Patroni REST API listens; it is asked who leads.";
   };
 
@@ -136,6 +140,7 @@ in
   checkFall = mkOption {
     type = types.ints.positive;
     default = 5;
+    example = 10;
     description = ''
       Silences in a row until a node counts as down. That concerns the read pool and the next claim to lead. It never takes
       a leader's authority away early: that has a lease of its own (`settings.topology.lease_timeout_secs`), and no lost check
@@ -146,6 +151,7 @@ in
   checkRise = mkOption {
     type = types.ints.positive;
     default = 2;
+    example = 1;
     description = "Answers in a row until a node counts as up (again). Nodes start down: nobody is routed to a guess.";
   };
 

@@ -10,8 +10,13 @@
 }:
 let
   inherit (evaluate [ ../../../nixos/module.nix ]) options;
+  place = [
+    "services"
+    "helios-proxy"
+  ];
   path = "services.helios-proxy.";
-  every = lib.filter (option: option.visible != false && !option.internal) (
+  # Without the set of all of them.
+  every = lib.filter (option: option.visible != false && !option.internal && option.loc != place) (
     lib.optionAttrSetToDocList { inherit (options.services) helios-proxy; }
   );
   # Those that have a row: not what each node and each cluster has again.
@@ -89,9 +94,12 @@ in
 
   "README lists each option with its default" = is declared told;
 
-  "each option has a description and a type" = is [ ] (
+  "each option has a description, an example and a type" = is [ ] (
     map (option: option.name) (
-      lib.filter (option: (option.description or "") == "" || option.type == "unspecified value") every
+      lib.filter (
+        option:
+        (option.description or "") == "" || !(option ? example) || option.type == "unspecified value"
+      ) every
     )
   );
 }
