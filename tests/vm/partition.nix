@@ -46,12 +46,12 @@ in
         old.block()
         moves_away_from(old, holder)
         old.unblock()
-        cluster.whole()
         cluster.nobody_astray()
 
     written, connected = writer.end(), connector.end()
     assert written["acknowledged"] > 100 and written["missing"] == [], written
     assert connected["opened"] > 100 and connected["refused"] == [], connected
+    assert 10 < connected["longest_wait"] < 45, "held, and for no longer than agreed"
     assert connected["unanswered"] == 0 and connected["read_only"] == 0, connected
   '';
 }

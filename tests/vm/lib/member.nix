@@ -50,7 +50,7 @@ in
           "data-checksums"
           "no-sync"
           { encoding = "UTF8"; }
-          { locale = "C.UTF-8"; }
+          { locale = "C"; }
         ];
       };
       postgresql = {

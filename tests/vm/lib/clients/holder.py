@@ -7,9 +7,13 @@ from collections.abc import Awaitable
 import report
 import wire
 
-# A long answer of known content: a byte lost or doubled on the way shows.
-ROWS = 20_000
-LONG = f"SELECT n FROM generate_series(1, {ROWS}) AS n"
+# A long answer of known content, which takes its time: a byte lost or doubled on the way shows.
+ROWS = 2000
+LONG = f"""
+SELECT n
+FROM generate_series(1, {ROWS}) AS n,
+    LATERAL (SELECT pg_sleep(CASE WHEN n % 100 = 0 THEN 0.05 ELSE 0 END)) AS slowly
+"""
 
 
 async def run(host: str, port: int, path: str, idle: int, busy: int) -> None:
@@ -62,6 +66,5 @@ async def work(
         if await session.query(LONG) != wanted:
             return "a wrong answer"
         answers[0] += 1
-        await asyncio.sleep(0.2)
     await session.query("COMMIT")
     return None
