@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
 use super::client::Client;
+use super::errand::Cancel;
 use super::listener::Listener;
 use super::worker::Worker;
 use crate::protocol::key_of_cancel;
@@ -101,27 +102,54 @@ impl Drop for CancelKey {
 }
 
 /// Sends the cancel at the front of the inbox to where it belongs, then closes as PostgreSQL does: without a word.
-/// Neither the lease nor the line matters: the node that issued the key gets it, also after a switch.
 pub(super) async fn serve(worker: &Worker, listener: &Listener, client: &Client, length: usize) {
     let Some(packet) = client.inbox.get(..length) else {
         return;
     };
-    let table = &worker.shared.cancels;
-    let nodes = match table.node(key_of_cancel(packet)) {
+    let cancel = Cancel {
+        listener: listener.address.clone(),
+        peer: client.peer,
+        packet: packet.to_vec(),
+    };
+    run(worker, &cancel).await;
+}
+
+/// Neither the lease nor the line matters: the node that issued the key gets the cancel, also after a switch. Says
+/// whether somebody knew the key.
+pub(super) async fn run(worker: &Worker, cancel: &Cancel) -> bool {
+    let (table, key) = (&worker.shared.cancels, key_of_cancel(&cancel.packet));
+    let mut issuer = table.node(key);
+    if issuer.is_none() {
+        if worker.shared.elder.knows(cancel.clone()).await {
+            return true;
+        }
+        // The session may have come from there meanwhile.
+        issuer = table.node(key);
+    }
+    let nodes = match issuer {
         Some(node) => vec![node],
         // The key may have been issued inside of TLS.
         None => worker
             .registry
-            .opaque_neighbours(listener, &client.peer, NODES),
+            .opaque_neighbours(&cancel.listener, &cancel.peer, NODES),
     };
-    if nodes.is_empty() {
-        return tracing::debug!(client = %client.peer, "a cancel with a key that nobody here issued");
+    match nodes.is_empty() {
+        true => {
+            tracing::debug!(client = %cancel.peer, "a cancel with a key that nobody here issued")
+        }
+        false => send(worker, cancel, nodes).await,
     }
+    issuer.is_some()
+}
+
+async fn send(worker: &Worker, cancel: &Cancel, nodes: Vec<SocketAddr>) {
+    let (peer, packet) = (&cancel.peer, &cancel.packet);
     let connect_timeout = worker.shared.settings.borrow().connect_timeout;
     let limit = connect_timeout + CLOSES_WITHIN;
+    let turn = worker.shared.cancels.turn.acquire();
     // Whoever waits holds a descriptor.
-    let Ok(Ok(_turn)) = tokio::time::timeout(limit, table.turn.acquire()).await else {
-        return tracing::debug!(client = %client.peer, "too many cancels are under way");
+    let Ok(Ok(_turn)) = tokio::time::timeout(limit, turn).await else {
+        return tracing::debug!(client = %peer, "too many cancels are under way");
     };
     for node in nodes {
         let Some(_descriptor) = worker.shared.limits.descriptor() else {
@@ -129,9 +157,9 @@ pub(super) async fn serve(worker: &Worker, listener: &Listener, client: &Client,
         };
         let sent = tokio::time::timeout(limit, forward(node, packet, connect_timeout)).await;
         match sent {
-            Ok(Ok(())) => tracing::debug!(client = %client.peer, %node, "cancel passed on"),
-            Ok(Err(error)) => tracing::debug!(client = %client.peer, %node, %error, "cancel lost"),
-            Err(_late) => tracing::debug!(client = %client.peer, %node, "cancel not acknowledged"),
+            Ok(Ok(())) => tracing::debug!(client = %peer, %node, "cancel passed on"),
+            Ok(Err(error)) => tracing::debug!(client = %peer, %node, %error, "cancel lost"),
+            Err(_late) => tracing::debug!(client = %peer, %node, "cancel not acknowledged"),
         }
     }
 }

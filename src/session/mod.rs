@@ -10,6 +10,7 @@ mod cancel;
 mod client;
 mod dial;
 mod ear;
+mod errand;
 mod error;
 mod forward;
 mod goodbye;
@@ -39,6 +40,7 @@ pub(crate) use worker::{Command, run};
 #[allow(unused_imports, reason = "the two processes of a hand-over come next")]
 pub(crate) use {
     adopt::{Adoption, NotTaken, Start},
+    errand::{Cancel, Errand},
     pack::{Packed, Verdict},
     parcel::{Parcel, Unreadable},
 };

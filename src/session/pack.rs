@@ -189,6 +189,10 @@ impl Tries {
         self.0.set(self.0.get() + 1);
     }
 
+    pub(super) fn is_first(&self) -> bool {
+        self.0.get() == 0
+    }
+
     /// Until the next one; the first needs none.
     fn pause(&self) -> Option<Duration> {
         let again = self.0.get().checked_sub(1)?;

@@ -14,6 +14,7 @@ use super::shared::Shared;
 use super::stream::Peer;
 use super::sweep::Looks;
 use crate::metrics::{RevokeReason, SessionLabel};
+use crate::net::Address;
 use crate::routing::{Inside, Intent, OpenGuard, Placed, Revocation, Target};
 
 /// The sessions of one worker.
@@ -131,14 +132,14 @@ impl Registry {
     /// The distinct nodes of the unreadable sessions that a client's address has on a listener.
     pub(super) fn opaque_neighbours(
         &self,
-        listener: &Listener,
+        listener: &Address,
         peer: &Peer,
         most: usize,
     ) -> Vec<SocketAddr> {
         let mut nodes = Vec::new();
         self.each(|place| {
             let belongs = place.opaque.get()
-                && place.listener.address == listener.address
+                && place.listener.address == *listener
                 && place.peer.is_neighbour(peer);
             if belongs && nodes.len() < most && !nodes.contains(&place.addr) {
                 nodes.push(place.addr);
@@ -252,7 +253,6 @@ mod tests {
 
     use super::*;
     use crate::clock::Clock;
-    use crate::net::Address;
     use crate::routing::RoutingSettings;
     use crate::routing::testing::Script;
     use crate::session::SessionSettings;

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use super::SessionSettings;
 use super::cancel::CancelTable;
+use super::errand::{Elder, Errand};
 use super::limits::Limits;
 use crate::metrics::Metrics;
 use crate::routing::Router;
@@ -17,6 +18,7 @@ pub(crate) struct Shared {
     pub(super) settings: watch::Receiver<SessionSettings>,
     pub(super) cancels: CancelTable,
     pub(super) limits: Limits,
+    pub(super) elder: Elder,
 }
 
 impl Shared {
@@ -33,7 +35,14 @@ impl Shared {
             settings,
             cancels: CancelTable::default(),
             limits: Limits::new(descriptor_limit),
+            elder: Elder::default(),
         })
+    }
+
+    /// Who else may know a cancel's key: the process before this one, as long as it lives.
+    #[allow(dead_code, reason = "the two processes of a hand-over come next")]
+    pub(crate) fn set_elder(&self, errands: Option<mpsc::Sender<Errand>>) {
+        self.elder.set(errands);
     }
 
     /// Clients that have spoken and are not gone, held ones included.

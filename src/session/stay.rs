@@ -19,6 +19,7 @@ use super::prologue::{Introduced, Road};
 use super::relay::{Relay, Tokens};
 use super::worker::{Alive, Worker};
 use super::{SessionSettings, cancel, goodbye};
+use crate::protocol::key_of_cancel;
 use crate::routing::Ticket;
 
 /// For the first packet while the process drains.
@@ -128,6 +129,10 @@ impl Stay {
         let mut waiting = match stage {
             Stage::Held(waiting) => waiting,
             Stage::Greeting { deadline } => match self.greet(deadline).await? {
+                Ok(Next::Cancel { length }) => match self.belongs_elsewhere(length).await {
+                    Some(turn) => return Ok(Turned::Leaves(turn, stage)),
+                    None => return Err(End::Cancel { length }),
+                },
                 Ok(next) => self.spoke(next)?,
                 Err(turn) => return Ok(Turned::Leaves(turn, stage)),
             },
@@ -153,6 +158,19 @@ impl Stay {
                 return Err(End::late(&router.give_up(&waiting.ticket)));
             }
         }
+    }
+
+    /// While sessions leave, a key that is not known here has probably left as well.
+    async fn belongs_elsewhere(&self, length: usize) -> Option<Turn> {
+        let packet = self.client.inbox.get(..length)?;
+        let packer = &self.worker.packer;
+        let is_known = self.worker.shared.cancels.node(key_of_cancel(packet));
+        if is_known.is_some() || !packer.is_on() || !self.tries.is_first() {
+            return None;
+        }
+        let turn = packer.turn(&self.tries);
+        let limit = self.settings.startup_timeout;
+        tokio::time::timeout(limit, turn).await.ok()
     }
 
     fn spoke(&self, next: Next) -> Result<Box<Waiting>, End> {

@@ -13,13 +13,14 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use super::adopt::Adoption;
+use super::errand::Errand;
 use super::listener::{Acceptor, Listener, accept};
 use super::pack::{Packed, Packer};
 use super::registry::Registry;
 use super::shared::Shared;
 use super::sweep::sweep;
 use super::tally::Tally;
-use super::{ListenerSettings, goodbye};
+use super::{ListenerSettings, cancel, goodbye};
 use crate::metrics;
 use crate::net::{Address, Socket};
 use crate::routing::Intent;
@@ -51,6 +52,8 @@ pub(crate) enum Command {
     Leave,
     /// Dropped when all clients that are here now are gone.
     Mark(oneshot::Sender<()>),
+    /// Passes a cancel on for the process that came after this one.
+    Run(Errand),
     /// Closes idle sessions from now on, and ends with the last one once it is also quiet.
     Drain,
 }
@@ -76,6 +79,14 @@ pub(super) struct Worker {
 
 /// Goes with its last client, and whoever waits for that then knows.
 type Company = Rc<RefCell<Option<oneshot::Sender<()>>>>;
+
+/// Where a worker accepts.
+#[derive(Default)]
+struct Doors {
+    listeners: HashMap<Address, Rc<Listener>>,
+    /// It has been told to accept nowhere.
+    is_quiet: bool,
+}
 
 /// Keeps the worker while a connection lives, or may still be accepted.
 pub(super) struct Alive {
@@ -113,48 +124,17 @@ pub(crate) async fn run(
 
 impl Worker {
     async fn serve(self: &Rc<Self>, mut commands: mpsc::Receiver<Command>) {
-        let mut listeners = HashMap::new();
-        let mut is_quiet = false;
+        let mut doors = Doors::default();
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let may_end = self.draining.get() || self.packer.is_on();
-            if is_quiet && may_end && self.alive.get() == 0 {
+            if doors.is_quiet && may_end && self.alive.get() == 0 {
                 return;
             }
             tokio::select! {
                 command = commands.recv() => match command {
-                    Some(Command::Listen { settings, sockets }) => {
-                        // A hand-over that came to nothing ends with this.
-                        is_quiet &= sockets.is_empty();
-                        if let Err(error) = self.listen(&mut listeners, &settings, sockets) {
-                            tracing::error!(listener = %settings.address, %error, "cannot be served");
-                        }
-                    }
-                    Some(Command::Unlisten(address)) => unlisten(listeners.remove(&address)),
-                    Some(Command::Quiet) => {
-                        is_quiet = true;
-                        listeners.drain().for_each(|(_, listener)| unlisten(Some(listener)));
-                    }
-                    Some(Command::Pack(to)) => self.packer.begin(&self.registry, to),
-                    Some(Command::Adopt(adoption)) => {
-                        let head = &adoption.parcel.head;
-                        let known = listeners.get(&head.listener).cloned();
-                        let listener = known.unwrap_or_else(|| self.removed(&head.listener, head.intent));
-                        self.adopt(&listener, adoption);
-                    }
-                    Some(Command::Leave) => {
-                        is_quiet = true;
-                        listeners.drain().for_each(|(_, listener)| listener.leave());
-                    }
-                    Some(Command::Mark(here)) => {
-                        self.company.take().borrow_mut().replace(here);
-                    }
-                    Some(Command::Drain) => {
-                        self.draining.set(true);
-                        self.drain.cancel();
-                        self.registry.wake_all();
-                    }
+                    Some(command) => self.obey(command, &mut doors),
                     // The house is gone.
                     None => return,
                 },
@@ -162,6 +142,47 @@ impl Worker {
                 () = self.gone.notified() => {}
             }
         }
+    }
+
+    fn obey(self: &Rc<Self>, command: Command, doors: &mut Doors) {
+        match command {
+            Command::Listen { settings, sockets } => {
+                // A hand-over that came to nothing ends with this.
+                doors.is_quiet &= sockets.is_empty();
+                if let Err(error) = self.listen(&mut doors.listeners, &settings, sockets) {
+                    tracing::error!(listener = %settings.address, %error, "cannot be served");
+                }
+            }
+            Command::Unlisten(address) => unlisten(doors.listeners.remove(&address)),
+            Command::Quiet => doors.shut(|listener| listener.stop.cancel()),
+            Command::Leave => doors.shut(|listener| listener.leave()),
+            Command::Mark(here) => {
+                self.company.take().borrow_mut().replace(here);
+            }
+            Command::Pack(to) => self.packer.begin(&self.registry, to),
+            Command::Adopt(adoption) => {
+                let head = &adoption.parcel.head;
+                let known = doors.listeners.get(&head.listener).cloned();
+                let listener = known.unwrap_or_else(|| self.removed(&head.listener, head.intent));
+                self.adopt(&listener, adoption);
+            }
+            Command::Run(errand) => self.run_errand(errand),
+            Command::Drain => {
+                self.draining.set(true);
+                self.drain.cancel();
+                self.registry.wake_all();
+            }
+        }
+    }
+
+    fn run_errand(self: &Rc<Self>, errand: Errand) {
+        let Errand { cancel, done } = errand;
+        let worker = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let is_known = cancel::run(&worker, &cancel).await;
+            // Who asked may be gone.
+            let _ = done.send(is_known);
+        });
     }
 
     fn listen(
@@ -227,6 +248,15 @@ impl Worker {
         self.shared.metrics.refuse(reason);
         self.tally
             .refused(reason, &goodbye::in_recovery(node).message);
+    }
+}
+
+impl Doors {
+    fn shut(&mut self, end: impl Fn(&Listener)) {
+        self.is_quiet = true;
+        self.listeners
+            .drain()
+            .for_each(|(_, listener)| end(&listener));
     }
 }
 

@@ -11,9 +11,13 @@ use tokio::task::JoinHandle;
 
 use super::stand::*;
 use crate::metrics::{RevokeReason, SessionLabel};
-use crate::session::{Adoption, Command, Packed, Parcel, Verdict};
+use crate::net::Address;
+use crate::session::stream::Peer;
+use crate::session::{Adoption, Cancel, Command, Errand, Packed, Parcel, Verdict};
 
 const SOON: Duration = Duration::from_secs(3);
+/// For a server's first session.
+const CANCEL: &[u8] = b"\0\0\0\x10\x04\xd2\x16\x2e\0\0\0\0\x01\x02\x03\x04";
 
 /// Two workers that know the same leader.
 struct Pair {
@@ -39,6 +43,21 @@ impl Pair {
 
     fn open(&self) -> (usize, usize) {
         (self.old.open(), self.new.open())
+    }
+
+    /// The new one asks the old one for what it does not know, as long as this lives.
+    fn knows_its_elder(&self) -> tokio_util::task::AbortOnDropHandle<()> {
+        let (errands, mut asked) = mpsc::channel(8);
+        self.new.shared.set_elder(Some(errands));
+        let old = self.old.commands.clone();
+        tokio_util::task::AbortOnDropHandle::new(tokio::spawn(async move {
+            while let Some(Errand { cancel, done }) = asked.recv().await {
+                let json = serde_json::to_string(&cancel).unwrap();
+                let cancel = serde_json::from_str(&json).unwrap();
+                let errand = Errand { cancel, done };
+                old.send(Command::Run(errand)).await.unwrap();
+            }
+        }))
     }
 
     async fn moved(&self) -> bool {
@@ -356,12 +375,68 @@ async fn a_cancel_reaches_the_node_of_a_session_that_has_moved() {
     assert_eq!(pair.old.shared.cancels.len(), 0);
 
     let mut cancel = pair.new.client().await;
-    cancel
-        .send(b"\0\0\0\x10\x04\xd2\x16\x2e\0\0\0\0\x01\x02\x03\x04")
-        .await;
+    cancel.send(CANCEL).await;
     cancel.ends().await;
 
-    assert_eq!(*server.cancels.lock().unwrap(), [[0, 0, 0, 0, 1, 2, 3, 4]]);
+    assert_eq!(*server.cancels.lock().unwrap(), [&CANCEL[8..]]);
+}
+
+#[tokio::test]
+async fn a_cancel_for_a_session_that_stayed_behind_is_passed_back() {
+    let pair = Pair::start().await;
+    let server = Server::start("a", Manner::Serves).await;
+    pair.leads(server.addr);
+    let _session = pair.old.session().await;
+    let _elder = pair.knows_its_elder();
+
+    let mut good = pair.new.client().await;
+    good.send(CANCEL).await;
+    good.ends().await;
+    assert_eq!(*server.cancels.lock().unwrap(), [&CANCEL[8..]]);
+
+    let mut unknown = pair.new.client().await;
+    unknown.send(&[&CANCEL[..15], &[7]].concat()).await;
+    unknown.ends().await;
+    assert_eq!(server.cancels.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_key_from_inside_of_tls_is_no_known_one_and_reaches_the_sessions_that_stayed_behind() {
+    let pair = Pair::start().await;
+    let server = Server::start("a", Manner::OffersTls).await;
+    pair.leads(server.addr);
+    let mut tls = pair.old.client().await;
+    tls.send(SSL).await;
+    assert_eq!(tls.byte().await, Some(b'S'));
+    let cancel = Cancel {
+        listener: Address::Tcp(pair.old.address),
+        peer: Peer::Tcp("127.0.0.1:9".parse().unwrap()),
+        packet: CANCEL.to_vec(),
+    };
+
+    let (done, is_known) = oneshot::channel();
+    let errand = Command::Run(Errand { cancel, done });
+    pair.old.commands.send(errand).await.unwrap();
+
+    assert!(!is_known.await.unwrap(), "others may have neighbours, too");
+    assert_eq!(*server.cancels.lock().unwrap(), [&CANCEL[8..]]);
+}
+
+#[tokio::test]
+async fn a_cancel_that_comes_to_the_old_process_follows_its_session() {
+    let pair = Pair::start().await;
+    let server = Server::start("a", Manner::Serves).await;
+    pair.leads(server.addr);
+    let _session = pair.old.session().await;
+    let _elder = pair.knows_its_elder();
+    let _carrier = Carrier::between(&pair.old, &pair.new).await;
+    assert!(pair.moved().await);
+
+    let mut cancel = pair.old.client().await;
+    cancel.send(CANCEL).await;
+    cancel.ends().await;
+
+    assert_eq!(*server.cancels.lock().unwrap(), [&CANCEL[8..]]);
 }
 
 #[tokio::test]
