@@ -11,6 +11,8 @@ mod process {
     mod https;
     mod logging;
     mod reloading;
+    mod restarting;
+    mod shelf;
     mod starting;
     mod status;
     mod unit;

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -12,6 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixDatagram};
 use tokio::process::{Child, Command};
 
+use super::shelf::{Shelf, receive, receive_now};
 use crate::fakes::eventually;
 
 /// Longer than anything here takes on a busy machine.
@@ -24,6 +26,7 @@ pub struct Daemon {
     pub file: PathBuf,
     log: PathBuf,
     manager: UnixDatagram,
+    shelf: Mutex<Shelf>,
     /// Kept for its end, which removes it.
     _folder: tempfile::TempDir,
 }
@@ -33,6 +36,10 @@ pub struct Daemon {
 pub struct Notice(String);
 
 impl Notice {
+    pub fn read(bytes: &[u8]) -> Self {
+        Self(String::from_utf8(bytes.to_vec()).unwrap())
+    }
+
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0
             .lines()
@@ -51,6 +58,14 @@ impl Daemon {
         let mut command = Command::new(env!("CARGO_BIN_EXE_helios-proxy"));
         command.arg("run");
         Self::start_as(toml, command, change)
+    }
+
+    /// With what another one has left with systemd, which it takes over.
+    pub fn start_from(toml: &str, shelf: Shelf) -> Self {
+        let command = shelf.hand_to(env!("CARGO_BIN_EXE_helios-proxy"));
+        let daemon = Self::start_as(toml, command, |_| {});
+        *daemon.shelf.lock().unwrap() = shelf;
+        daemon
     }
 
     /// `command` is started with `--config FILE` behind its own arguments.
@@ -76,15 +91,19 @@ impl Daemon {
             file,
             log,
             manager,
+            shelf: Mutex::default(),
             _folder: folder,
         }
     }
 
     /// The next notice.
     pub async fn notice(&self) -> Notice {
-        let mut bytes = [0; 4096];
-        match tokio::time::timeout(PATIENCE, self.manager.recv(&mut bytes)).await {
-            Ok(length) => Notice(String::from_utf8(bytes[..length.unwrap()].to_vec()).unwrap()),
+        match tokio::time::timeout(PATIENCE, receive(&self.manager)).await {
+            Ok(got) => {
+                let (notice, with) = got.unwrap();
+                self.shelf.lock().unwrap().hear(&notice, with);
+                notice
+            }
             Err(_) => panic!(
                 "nothing more is told to the manager; the log:\n{}",
                 self.log()
@@ -115,7 +134,23 @@ impl Daemon {
 
     /// Everything that waits in the manager's socket is thrown away.
     pub fn forget_notices(&self) {
-        while self.manager.try_recv(&mut [0; 4096]).is_ok() {}
+        while let Ok((notice, with)) = receive_now(&self.manager) {
+            self.shelf.lock().unwrap().hear(&notice, with);
+        }
+    }
+
+    /// What the manager keeps now.
+    pub fn stored(&self) -> Vec<String> {
+        self.forget_notices();
+        let shelf = self.shelf.lock().unwrap();
+        shelf.names().into_iter().map(str::to_owned).collect()
+    }
+
+    /// What the manager keeps after the end, for the next one.
+    pub async fn left(mut self) -> Shelf {
+        self.ended().await;
+        self.forget_notices();
+        std::mem::take(&mut *self.shelf.lock().unwrap())
     }
 
     pub fn log(&self) -> String {
