@@ -33,7 +33,8 @@ rustPlatform.buildRustPackage {
   };
   cargoLock.lockFile = ../Cargo.lock;
 
-  # Only what a sandbox allows: no network, no root, no PostgreSQL. The others are `cargo test` in the shell.
+  # What needs no network, no root and no PostgreSQL, and passes however busy the builder is. The rest is `cargo test` in the
+  # development shell.
   cargoTestFlags = [
     "--lib"
     "--test=config_table"
