@@ -16,12 +16,12 @@ class NotHere(Exception):
     """This machine cannot run guests: what lacks, in words."""
 
 
-def retry(attempt: Callable[[bool], bool], timeout: float = DEFAULT) -> None:
+def retry(attempt: Callable[[bool], bool], timeout_seconds: float = DEFAULT) -> None:
     """Asks until the answer is yes; `attempt` hears whether it is the last time."""
-    end = time.monotonic() + timeout
+    end = time.monotonic() + timeout_seconds
     while time.monotonic() < end:
         if attempt(False):
             return
         time.sleep(PAUSE)
     if not attempt(True):
-        raise ScriptFailed(f"action timed out after {timeout} s")
+        raise ScriptFailed(f"action timed out after {timeout_seconds} s")

@@ -1,0 +1,58 @@
+cluster.begin()
+proxy = Unit(app)
+proxy.ready()
+
+with subtest("the defaults"):
+    proxy.writes()
+    app.succeed(proxy.psql(port=5433))
+    assert proxy.shows("Type") == "notify-reload"
+    assert proxy.shows("StatusText") != "", "the leader in words"
+    assert proxy.config()["write_timeout_secs"] == 45
+
+with subtest("systemd takes the unit without a word and calls it well shut in"):
+    code, said = app.execute(f"systemd-analyze verify --man=no {proxy.name} 2>&1")
+    assert code == 0 and proxy.name not in said, said
+    app.succeed(f"systemd-analyze security --threshold=15 --no-pager {proxy.name}")
+
+with subtest("an address that nobody has yet is listened to"):
+    assert app.succeed("sysctl -n net.ipv4.ip_nonlocal_bind").strip() == "0"
+    warned = [line["ADDRESS"] for line in proxy.said("no interface carries")]
+    assert sorted(warned) == ["10.9.9.9:5432", "10.9.9.9:5433"], warned
+    app.succeed("ip addr add 10.9.9.9/32 dev lo")
+    proxy.writes(host="10.9.9.9")
+
+with subtest("another configuration: reloaded, and nobody is dropped"):
+    pid, since = proxy.pid(), proxy.shows("ActiveEnterTimestampMonotonic")
+    holder = cluster.client("holder", 8, 2)
+    switch(app, "changed")
+    assert proxy.config()["write_timeout_secs"] == 50
+    app.succeed(proxy.psql(port=5434))
+    app.wait_for_closed_port(5433)
+    assert (proxy.pid(), proxy.shows("ActiveEnterTimestampMonotonic")) == (pid, since)
+    switch(app, None)
+    app.succeed(proxy.psql(port=5433))
+    assert proxy.pid() == pid
+    assert holder.end()["ended"] == []
+
+with subtest("a hung daemon is killed and started again"):
+    pid = proxy.pid()
+    proxy.kill("STOP")
+    proxy.replaced(pid)
+    app.succeed(f"journalctl --boot --unit={proxy.name} | grep -i watchdog")
+    proxy.writes()
+
+with subtest("ten crashes in a row: it is back after each"):
+    for _ in range(10):
+        pid = proxy.pid()
+        proxy.kill("KILL")
+        proxy.replaced(pid)
+    proxy.writes()
+
+with subtest("two clusters, a unit each"):
+    switch(app, "clusters")
+    for name, port in {"orders": 6001, "billing": 6002}.items():
+        one = Unit(app, f"helios-proxy-{name}", port, port + 1000)
+        app.wait_for_unit(one.name)
+        one.writes()
+    app.fail(f"systemctl is-active {proxy.name}")
+    app.wait_for_closed_port(5432)
