@@ -95,15 +95,20 @@ pub fn ensure_chromium() -> Result<PathBuf, Missing> {
 
 /// A program by itself, fetched in the same way as the package of that name.
 pub fn ensure_program(name: &'static str) -> Result<PathBuf, Missing> {
+    ensure_program_of(name, name)
+}
+
+/// The same, out of a package of another name.
+pub fn ensure_program_of(name: &'static str, package: &str) -> Result<PathBuf, Missing> {
     if let Some(program) = on_path(name) {
         return Ok(program);
     }
-    let fetched = one_at_a_time().and_then(|_lock| apt(&[name]));
+    let fetched = one_at_a_time().and_then(|_lock| apt(&[package]));
     on_path(name).ok_or_else(|| Missing {
         programs: vec![name],
         advice: match fetched {
-            Ok(()) => format!("Install {name} so that it is on PATH"),
-            Err(error) => format!("Install {name} so that it is on PATH ({error})"),
+            Ok(()) => format!("Install {package} so that {name} is on PATH"),
+            Err(error) => format!("Install {package} so that {name} is on PATH ({error})"),
         },
     })
 }

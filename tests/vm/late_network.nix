@@ -42,5 +42,5 @@ in
       };
     };
   };
-  testScript = stage.script (builtins.readFile ./lib/unit.py + builtins.readFile ./lib/late_network.py);
+  testScript = stage.script (builtins.readFile ./lib/unit.py + builtins.readFile ./late_network.py);
 }

@@ -13,11 +13,17 @@ let
   clusters = { nodes, ... }: {
     services.helios-proxy = {
       enable = lib.mkForce false;
-      clusters = lib.mapAttrs (_: port: {
-        inherit port;
-        nodes.pg1 = nodes.pg1.networking.primaryIPAddress;
-        admin.address = "127.0.0.1:${toString (port + 1000)}";
-      }) { orders = 6001; billing = 6002; };
+      clusters =
+        lib.mapAttrs
+          (_: port: {
+            inherit port;
+            nodes.pg1 = nodes.pg1.networking.primaryIPAddress;
+            admin.address = "127.0.0.1:${toString (port + 1000)}";
+          })
+          {
+            orders = 6001;
+            billing = 6002;
+          };
     };
   };
 in
@@ -28,7 +34,10 @@ in
       imports = [ stage.nodes.app ];
       environment.systemPackages = [ pkgs.postgresql ];
       # Nobody here has the second one yet.
-      services.helios-proxy.bindAddresses = [ "127.0.0.1" "10.9.9.9" ];
+      services.helios-proxy.bindAddresses = [
+        "127.0.0.1"
+        "10.9.9.9"
+      ];
       specialisation = {
         changed.configuration.services.helios-proxy = {
           readPort = lib.mkForce 5434;
@@ -38,5 +47,5 @@ in
       };
     };
   };
-  testScript = stage.script (builtins.readFile ./lib/unit.py + builtins.readFile ./lib/module.py);
+  testScript = stage.script (builtins.readFile ./lib/unit.py + builtins.readFile ./module.py);
 }

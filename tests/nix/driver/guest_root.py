@@ -50,7 +50,7 @@ def ensure() -> Path:
     """The folder of the root; made now where it is not there yet."""
     if os.geteuid() != 0:
         raise NotHere("a Debian root is made by root")
-    cache = Path(os.environ.get("HELIOS_GUEST_ROOTS", "/var/cache/helios-guests"))
+    cache = Path(os.environ.get("HELIOS_GUEST_ROOTS", "/var/lib/helios-lab/guests"))
     cache.mkdir(parents=True, exist_ok=True)
     recipe = " ".join([SUITE, *PACKAGES, *_LEFT_OUT, *_BEFORE])
     root = cache / f"{SUITE}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"

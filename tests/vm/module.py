@@ -34,6 +34,15 @@ with subtest("another configuration: reloaded, and nobody is dropped"):
     assert proxy.pid() == pid
     assert holder.end()["ended"] == []
 
+with subtest("a restart refuses nobody"):
+    connector = cluster.client("connector", 20)
+    pid = proxy.pid()
+    app.succeed(f"systemctl restart {proxy.name}")
+    proxy.replaced(pid)
+    time.sleep(2)
+    said = connector.end()
+    assert said["opened"] > 20 and said["refused"] == [], said
+
 with subtest("a hung daemon is killed and started again"):
     pid = proxy.pid()
     proxy.kill("STOP")
@@ -42,11 +51,15 @@ with subtest("a hung daemon is killed and started again"):
     proxy.writes()
 
 with subtest("ten crashes in a row: it is back after each"):
+    connector = cluster.client("connector", 5)
     for _ in range(10):
         pid = proxy.pid()
         proxy.kill("KILL")
         proxy.replaced(pid)
     proxy.writes()
+    said = connector.end()
+    turned_away = [why for why in said["refused"] if "ConnectionRefused" in why]
+    assert said["opened"] > 20 and turned_away == [], "the sockets outlive a crash"
 
 with subtest("two clusters, a unit each"):
     switch(app, "clusters")
