@@ -144,9 +144,12 @@ impl Worker {
             .ok_or_else(|| NotHere::Closed {
                 node: placed.node.clone(),
             })?;
+        let counted = shared.limits.adopt(&listener.count);
+        let elsewhere = &shared.elsewhere;
+        elsewhere.has_come(&seat.place, &shared.limits, &shared.metrics);
         Ok(Tokens {
             seat,
-            _counted: shared.limits.adopt(&listener.count),
+            _counted: counted,
             _descriptors: descriptors,
             _alive: self.alive(),
         })

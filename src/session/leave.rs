@@ -118,7 +118,10 @@ impl Resting {
     /// The relay again, if the session stays here.
     async fn hand_over(self, turn: Turn, parcel: Parcel) -> io::Result<Option<Relay>> {
         let place = &self.tokens.seat.place;
-        match turn.hand_over_session(parcel, place, &self.server).await {
+        place.on_its_way.set(true);
+        let verdict = turn.hand_over_session(parcel, place, &self.server).await;
+        place.on_its_way.set(false);
+        match verdict {
             Verdict::Taken => {
                 tracing::debug!(client = %place.peer, node = %place.node, "session moved");
                 Ok(None)

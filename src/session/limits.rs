@@ -81,6 +81,18 @@ impl Limits {
         }
     }
 
+    /// So many sessions of another process count here.
+    pub(super) fn more_elsewhere(&self, listener: &Address, sessions: usize) {
+        self.all.fetch_add(sessions, Ordering::Relaxed);
+        self.of(listener).fetch_add(sessions, Ordering::Relaxed);
+    }
+
+    /// So many of them do not any more.
+    pub(super) fn fewer_elsewhere(&self, listener: &Address, sessions: usize) {
+        self.all.fetch_sub(sessions, Ordering::Relaxed);
+        self.of(listener).fetch_sub(sessions, Ordering::Relaxed);
+    }
+
     pub(super) fn counted(&self) -> usize {
         self.all.load(Ordering::Relaxed)
     }

@@ -7,6 +7,7 @@
 mod adopt;
 mod attempt;
 mod cancel;
+mod census;
 mod client;
 mod dial;
 mod ear;
@@ -40,6 +41,7 @@ pub(crate) use worker::{Command, run};
 #[allow(unused_imports, reason = "the two processes of a hand-over come next")]
 pub(crate) use {
     adopt::{Adoption, NotTaken, Start},
+    census::Census,
     errand::{Cancel, Errand},
     pack::{Packed, Verdict},
     parcel::{Parcel, Unreadable},

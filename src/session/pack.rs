@@ -39,24 +39,27 @@ const MOST: Duration = Duration::from_secs(8);
 /// Whether a worker hands its sessions out.
 #[derive(Default)]
 pub(super) struct Packer {
-    now: RefCell<Option<Rc<Packing>>>,
+    now: RefCell<Option<Packing>>,
     /// It has begun to.
     begun: Notify,
 }
 
-#[derive(Debug)]
 struct Packing {
     to: mpsc::Sender<Packed>,
-    window: Arc<Semaphore>,
-    /// Relayed sessions, in the order in which they are packed.
-    queue: mpsc::UnboundedSender<Weak<Place>>,
+    queue: mpsc::UnboundedSender<Asks>,
 }
 
-/// The right to be packed now.
+/// Who wants to be packed, in the order in which they are.
+enum Asks {
+    Session(Weak<Place>),
+    Client(oneshot::Sender<Turn>),
+}
+
+/// The right to be packed now: there is room for the parcel, so that no copy of a descriptor waits for any.
 #[derive(Debug)]
 pub(super) struct Turn {
-    packing: Rc<Packing>,
-    _permit: OwnedSemaphorePermit,
+    room: mpsc::OwnedPermit<Packed>,
+    window: OwnedSemaphorePermit,
 }
 
 /// How often somebody was given back.
@@ -65,27 +68,27 @@ pub(super) struct Tries(Cell<u32>);
 
 impl Packer {
     /// Hands out whoever can be, until nobody takes parcels any more.
-    pub(super) fn begin(self: &Rc<Self>, registry: &Registry, to: mpsc::Sender<Packed>) {
-        let (queue, queued) = mpsc::unbounded_channel();
-        let packing = Rc::new(Packing {
-            to,
-            window: Arc::new(Semaphore::new(WINDOW)),
+    pub(super) fn begin(self: &Rc<Self>, registry: &Rc<Registry>, to: mpsc::Sender<Packed>) {
+        let (queue, asks) = mpsc::unbounded_channel();
+        self.now.replace(Some(Packing {
+            to: to.clone(),
             queue,
-        });
-        self.now.replace(Some(Rc::clone(&packing)));
-        // Those who wait come first, in the order in which they do.
+        }));
+        // Those who wait ask first, in the order in which they do.
         self.begun.notify_waiters();
-        registry.each(|place| {
-            if place.server.get().is_some() {
-                packing.ask(place);
-            }
-        });
-        let packer = Rc::clone(self);
+        let (packer, registry) = (Rc::clone(self), Rc::clone(registry));
         tokio::task::spawn_local(async move {
-            packing.hand_out_turns(queued).await;
-            let is_mine = |now: &mut Rc<Packing>| Rc::ptr_eq(now, &packing);
+            registry.each(|place| {
+                if place.server.get().is_some() {
+                    packer.ask(place);
+                }
+            });
+            tokio::select! {
+                () = to.closed() => {}
+                () = give_turns(&to, asks) => {}
+            }
+            let is_mine = |now: &mut Packing| now.to.same_channel(&to);
             drop(packer.now.borrow_mut().take_if(is_mine));
-            packing.window.close();
         });
     }
 
@@ -96,55 +99,51 @@ impl Packer {
 
     /// A relayed session's place: it is told when its turn has come.
     pub(super) fn ask(&self, place: &Rc<Place>) {
-        if let Some(packing) = &*self.now.borrow() {
-            packing.ask(place);
-        }
+        self.queue(Asks::Session(Rc::downgrade(place)));
     }
 
-    /// The turn of a client that waits; never while nobody is handed out. In order of asking.
+    /// The turn of a client that waits, in order of asking; never while nobody is handed out.
     pub(super) async fn turn(&self, tries: &Tries) -> Turn {
         if let Some(pause) = tries.pause() {
             Box::pin(tokio::time::sleep(pause)).await;
         }
         loop {
             let begun = self.begun.notified();
-            let packing = self.now.borrow().clone();
-            if let Some(packing) = packing
-                && let Ok(permit) = Arc::clone(&packing.window).acquire_owned().await
-            {
-                return Turn {
-                    packing,
-                    _permit: permit,
-                };
+            let (give, turn) = oneshot::channel();
+            self.queue(Asks::Client(give));
+            match turn.await {
+                Ok(turn) => return turn,
+                Err(_over) => begun.await,
             }
-            begun.await;
+        }
+    }
+
+    fn queue(&self, asks: Asks) {
+        if let Some(packing) = &*self.now.borrow() {
+            // Nobody is left to hear it when it is over.
+            let _ = packing.queue.send(asks);
         }
     }
 }
 
-impl Packing {
-    fn ask(&self, place: &Rc<Place>) {
-        // Nobody is left to hear it when it is over.
-        let _ = self.queue.send(Rc::downgrade(place));
-    }
-
-    async fn hand_out_turns(self: &Rc<Self>, mut queued: mpsc::UnboundedReceiver<Weak<Place>>) {
-        let each = async {
-            while let Some(place) = queued.recv().await {
-                let Ok(permit) = Arc::clone(&self.window).acquire_owned().await else {
-                    return;
-                };
+/// One by one, as long as there is room.
+async fn give_turns(to: &mpsc::Sender<Packed>, mut asks: mpsc::UnboundedReceiver<Asks>) {
+    let all = Arc::new(Semaphore::new(WINDOW));
+    while let Some(asks) = asks.recv().await {
+        let window = Arc::clone(&all).acquire_owned().await;
+        let room = to.clone().reserve_owned().await;
+        let (Ok(window), Ok(room)) = (window, room) else {
+            return;
+        };
+        let turn = Turn { room, window };
+        match asks {
+            Asks::Session(place) => {
                 if let Some(place) = place.upgrade() {
-                    place.pack(Turn {
-                        packing: Rc::clone(self),
-                        _permit: permit,
-                    });
+                    place.pack(turn);
                 }
             }
-        };
-        tokio::select! {
-            () = self.to.closed() => {}
-            () = each => {}
+            // It may have left.
+            Asks::Client(give) => drop(give.send(turn)),
         }
     }
 }
@@ -152,13 +151,13 @@ impl Packing {
 impl Turn {
     /// Ends with the other side's word. Meanwhile whoever packed has nothing but what it needs to go on.
     pub(super) async fn hand_over(self, parcel: Parcel) -> Verdict {
-        let gone = || Verdict::GivenBack("the process that takes parcels is gone".to_owned());
+        let Self { room, window } = self;
         let (verdict, heard) = oneshot::channel();
-        let packed = Packed { parcel, verdict };
-        match self.packing.to.send(packed).await {
-            Ok(()) => heard.await.unwrap_or_else(|_dropped| gone()),
-            Err(_closed) => gone(),
-        }
+        room.send(Packed { parcel, verdict });
+        let gone = "the process that takes parcels is gone";
+        let heard = heard.await;
+        drop(window);
+        heard.unwrap_or_else(|_dropped| Verdict::GivenBack(gone.to_owned()))
     }
 
     /// The same for a session. Its order may come while another process holds it: a connection that is shut down is

@@ -50,6 +50,8 @@ pub(super) struct Place {
     /// It may be packed now.
     turn: RefCell<Option<Turn>>,
     pub(super) tries: Tries,
+    /// Nobody knows yet which process goes on with it.
+    pub(super) on_its_way: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -100,6 +102,7 @@ impl Registry {
             order: Cell::new(None),
             turn: RefCell::new(None),
             tries: Tries::default(),
+            on_its_way: Cell::new(false),
             waker: RefCell::new(None),
         });
         let id = self.next.get();

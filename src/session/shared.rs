@@ -6,6 +6,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::SessionSettings;
 use super::cancel::CancelTable;
+use super::census::{Census, Elsewhere};
 use super::errand::{Elder, Errand};
 use super::limits::Limits;
 use crate::metrics::Metrics;
@@ -19,6 +20,7 @@ pub(crate) struct Shared {
     pub(super) cancels: CancelTable,
     pub(super) limits: Limits,
     pub(super) elder: Elder,
+    pub(super) elsewhere: Elsewhere,
 }
 
 impl Shared {
@@ -36,6 +38,7 @@ impl Shared {
             cancels: CancelTable::default(),
             limits: Limits::new(descriptor_limit),
             elder: Elder::default(),
+            elsewhere: Elsewhere::default(),
         })
     }
 
@@ -43,6 +46,12 @@ impl Shared {
     #[allow(dead_code, reason = "the two processes of a hand-over come next")]
     pub(crate) fn set_elder(&self, errands: Option<mpsc::Sender<Errand>>) {
         self.elder.set(errands);
+    }
+
+    /// What the processes before this one have open counts here as well; nothing, once they have ended.
+    #[allow(dead_code, reason = "the two processes of a hand-over come next")]
+    pub(crate) fn elsewhere(&self, census: Census) {
+        self.elsewhere.set(census, &self.limits, &self.metrics);
     }
 
     /// Clients that have spoken and are not gone, held ones included.

@@ -13,6 +13,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use super::adopt::Adoption;
+use super::census::Census;
 use super::errand::Errand;
 use super::listener::{Acceptor, Listener, accept};
 use super::pack::{Packed, Packer};
@@ -54,6 +55,8 @@ pub(crate) enum Command {
     Mark(oneshot::Sender<()>),
     /// Passes a cancel on for the process that came after this one.
     Run(Errand),
+    /// What is open here, for the process that came after this one.
+    Count(oneshot::Sender<Census>),
     /// Closes idle sessions from now on, and ends with the last one once it is also quiet.
     Drain,
 }
@@ -167,6 +170,10 @@ impl Worker {
                 self.adopt(&listener, adoption);
             }
             Command::Run(errand) => self.run_errand(errand),
+            Command::Count(asked) => {
+                // Who asked may be gone.
+                let _ = asked.send(Census::take(&self.registry, &self.shared.elsewhere));
+            }
             Command::Drain => {
                 self.draining.set(true);
                 self.drain.cancel();

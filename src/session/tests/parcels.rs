@@ -13,7 +13,7 @@ use super::stand::*;
 use crate::metrics::{RevokeReason, SessionLabel};
 use crate::net::Address;
 use crate::session::stream::Peer;
-use crate::session::{Adoption, Cancel, Command, Errand, Packed, Parcel, Verdict};
+use crate::session::{Adoption, Cancel, Census, Command, Errand, Packed, Parcel, Verdict};
 
 const SOON: Duration = Duration::from_secs(3);
 /// For a server's first session.
@@ -437,6 +437,52 @@ async fn a_cancel_that_comes_to_the_old_process_follows_its_session() {
     cancel.ends().await;
 
     assert_eq!(*server.cancels.lock().unwrap(), [&CANCEL[8..]]);
+}
+
+#[tokio::test]
+async fn sessions_that_stayed_behind_count_where_new_ones_come_until_they_are_there_themselves() {
+    let pair = Pair::start().await;
+    let server = Server::start("a", Manner::Serves).await;
+    pair.leads(server.addr);
+    let _two = (pair.old.session().await, pair.old.session().await);
+
+    pair.new.shared.elsewhere(count(&pair.old).await);
+    assert_eq!(pair.new.shared.connections(), 2);
+    assert_eq!(sessions(&pair.new), 2);
+    // Those before the one before count as well.
+    assert_eq!(count(&pair.new).await, count(&pair.old).await);
+
+    let _carrier = Carrier::between(&pair.old, &pair.new).await;
+    assert!(eventually(SOON, || pair.connections() == (0, 2)).await);
+    assert_eq!(sessions(&pair.new), 2, "nobody is counted twice");
+
+    pair.new.shared.elsewhere(count(&pair.old).await);
+    assert_eq!((pair.connections(), sessions(&pair.new)), ((0, 2), 2));
+}
+
+#[tokio::test]
+async fn a_session_on_its_way_is_refused_nobodys_place() {
+    let pair = Pair::start().await;
+    let server = Server::start("a", Manner::Serves).await;
+    pair.leads(server.addr);
+    let _session = pair.old.session().await;
+    let mut packed = packs(&pair.old).await;
+    let parcel = packed.recv().await.unwrap();
+
+    pair.new.shared.elsewhere(count(&pair.old).await);
+    assert_eq!(pair.new.shared.connections(), 0);
+
+    drop((parcel, packed));
+    while count(&pair.old).await == Census::default() {}
+    pair.new.shared.elsewhere(count(&pair.old).await);
+    assert_eq!(pair.new.shared.connections(), 1);
+}
+
+async fn count(stand: &Stand) -> Census {
+    let (asked, census) = oneshot::channel();
+    stand.commands.send(Command::Count(asked)).await.unwrap();
+    let json = serde_json::to_string(&census.await.unwrap()).unwrap();
+    serde_json::from_str(&json).unwrap()
 }
 
 #[tokio::test]
