@@ -15,6 +15,7 @@ mod about {
     mod hosts;
     mod meaning;
     mod mistakes;
+    mod scripts;
     mod sentences;
     mod style;
 }
