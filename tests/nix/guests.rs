@@ -84,9 +84,10 @@ fn prepared(test: &str) -> Option<Result<Flake, LabError>> {
 /// A Python module with the driver in reach, in the folder of the sources.
 fn driver(module: &str) -> Command {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut python = Command::new("python3");
+    let mut python = Command::new("setpriv");
     python
-        .args(["-m", module])
+        // Whatever ends the tests ends the guests.
+        .args(["--pdeathsig=TERM", "python3", "-m", module])
         .env("PYTHONPATH", sources.join("tests/nix"))
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("PYTHONUNBUFFERED", "1")

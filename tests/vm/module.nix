@@ -38,10 +38,21 @@ in
         "127.0.0.1"
         "10.9.9.9"
       ];
+      systemd.services.first-client = {
+        wantedBy = [ "multi-user.target" ];
+        after = [ "helios-proxy.service" ];
+        serviceConfig = {
+          Type = "oneshot";
+          RemainAfterExit = true;
+          ExecStart = "${lib.getExe' pkgs.postgresql "psql"} -h 127.0.0.1 -U postgres -c 'SELECT 1'";
+        };
+      };
       specialisation = {
         changed.configuration.services.helios-proxy = {
           readPort = lib.mkForce 5434;
           settings.write_timeout_secs = 50;
+          # Nobody is there.
+          nodes.pg2 = "192.168.1.99";
         };
         clusters.configuration = clusters { inherit nodes; };
       };

@@ -9,6 +9,9 @@ with subtest("the defaults"):
     assert proxy.shows("StatusText") != "", "the leader in words"
     assert proxy.config()["write_timeout_secs"] == 45
 
+with subtest("who is ordered after it connects at once, and waits for the leader"):
+    app.wait_for_unit("first-client.service")
+
 with subtest("systemd takes the unit without a word and calls it well shut in"):
     code, said = app.execute(f"systemd-analyze verify --man=no {proxy.name} 2>&1")
     assert code == 0 and proxy.name not in said, said
@@ -23,16 +26,18 @@ with subtest("an address that nobody has yet is listened to"):
 
 with subtest("another configuration: reloaded, and nobody is dropped"):
     pid, since = proxy.pid(), proxy.shows("ActiveEnterTimestampMonotonic")
-    holder = cluster.client("holder", 8, 2)
+    holders = [cluster.client("holder", 60, 40), cluster.client("holder", 8, 2, port=5433)]
     switch(app, "changed")
     assert proxy.config()["write_timeout_secs"] == 50
+    assert [node["name"] for node in proxy.config()["nodes"]] == ["pg1", "pg2"]
     app.succeed(proxy.psql(port=5434))
     app.wait_for_closed_port(5433)
     assert (proxy.pid(), proxy.shows("ActiveEnterTimestampMonotonic")) == (pid, since)
     switch(app, None)
     app.succeed(proxy.psql(port=5433))
     assert proxy.pid() == pid
-    assert holder.end()["ended"] == []
+    for said in [holder.end() for holder in holders]:
+        assert said["ended"] == [] and said["answers"] > 0, said
 
 with subtest("a restart refuses nobody"):
     connector = cluster.client("connector", 20)

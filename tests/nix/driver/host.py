@@ -6,15 +6,19 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
+import time
 from pathlib import Path
 
 from .patience import NotHere
 
 # Set for the inner process: the folder that holds the guests.
 INSIDE = "HELIOS_GUESTS"
+# Named by the process that made them.
+_NAME = "helios-guests-"
+_FOLDERS = Path("/run")
 _NEEDED = {
     "systemd-nspawn": "systemd-container",
+    "setpriv": "util-linux",
     "unshare": "util-linux",
     "nsenter": "util-linux",
     "ip": "iproute2",
@@ -34,18 +38,19 @@ def run(*command: str) -> str:
 def enter(arguments: list[str]) -> int:
     """Starts the driver again within its own namespaces, and cleans up after it however it ends."""
     _require()
-    cgroup = _cgroup2() / f"helios-guests-{os.getpid()}"
-    folder = Path(tempfile.mkdtemp(prefix="helios-guests-"))
+    cgroups = _cgroup2()
+    _sweep(cgroups)
+    cgroup, folder = cgroups / f"{_NAME}{os.getpid()}", _FOLDERS / f"{_NAME}{os.getpid()}"
     try:
         cgroup.mkdir()
+        folder.mkdir(parents=True)
     except OSError as error:
-        folder.rmdir()
-        raise NotHere(f"cannot make a control group: {error}") from error
+        raise NotHere(f"cannot make a control group and a folder: {error}") from error
     try:
         return _inner(arguments, cgroup, folder)
     finally:
-        _remove_cgroups(cgroup)
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(cgroup)
+        folder.rmdir()
 
 
 def prepare(folder: Path) -> None:
@@ -72,24 +77,18 @@ def _inner(arguments: list[str], cgroup: Path, folder: Path) -> int:
     def join() -> None:
         (cgroup / "cgroup.procs").write_text("0")
 
-    unshare = ["unshare", "--mount", "--net", "--ipc", "--cgroup", "--pid", "--mount-proc"]
-    unshare += ["--fork", "--kill-child=SIGTERM", sys.executable, "-m", __package__, *arguments]
-    inner = subprocess.Popen(unshare, env={**os.environ, INSIDE: str(folder)}, preexec_fn=join)
-    forward = [signal.SIGTERM, signal.SIGHUP]
-    before = [signal.signal(sign, lambda *_: sys.exit(143)) for sign in forward]
+    # Whoever dies takes the next one with it, down to the guests: `unshare` is deaf to anything but SIGKILL.
+    inner = ["setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--net", "--ipc", "--cgroup", "--pid", "--mount-proc"]
+    inner += ["--fork", "--kill-child=SIGTERM", sys.executable, "-m", __package__, *arguments]
+    for sign in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(sign, lambda *_: sys.exit(143))
+    running = subprocess.Popen(inner, env={**os.environ, INSIDE: str(folder)}, preexec_fn=join)
     try:
-        return inner.wait()
-    except BaseException:
-        inner.terminate()
-        try:
-            inner.wait(_FAREWELL)
-        except subprocess.TimeoutExpired:
-            _kill(cgroup)
-            inner.wait()
-        raise
+        return running.wait()
     finally:
-        for sign, handler in zip(forward, before):
-            signal.signal(sign, handler)
+        running.kill()
+        running.wait()
+        _settle(cgroup)
 
 
 def _cgroup2() -> Path:
@@ -106,14 +105,25 @@ def _members(cgroup: Path) -> list[Path]:
     return sorted(folders, key=lambda path: -len(path.parts))
 
 
-def _kill(cgroup: Path) -> None:
-    for group in _members(cgroup):
-        for pid in (group / "cgroup.procs").read_text().split():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGKILL)
+def _settle(cgroup: Path) -> None:
+    """Until nobody is in the group: with patience first, then without."""
+    end = time.monotonic() + _FAREWELL
+    while pids := [pid for group in _members(cgroup) for pid in (group / "cgroup.procs").read_text().split()]:
+        if time.monotonic() > end:
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+        time.sleep(0.05)
 
 
-def _remove_cgroups(cgroup: Path) -> None:
+def _remove(cgroup: Path) -> None:
     for group in _members(cgroup):
         with contextlib.suppress(OSError):
             group.rmdir()
+
+
+def _sweep(cgroups: Path) -> None:
+    """What drivers left that were killed."""
+    for left in [*cgroups.glob(f"{_NAME}*"), *_FOLDERS.glob(f"{_NAME}*")]:
+        if not Path("/proc", left.name.removeprefix(_NAME)).exists():
+            _remove(left)

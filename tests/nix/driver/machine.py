@@ -29,6 +29,8 @@ _NSPAWN = [
     "--link-journal=no",
     "--resolv-conf=off",
     "--timezone=off",
+    # As much as NixOS's systemd has, whatever this machine allows.
+    "--rlimit=NOFILE=1024:524288",
     # For BPF, which systemd's IPAddressDeny= and RestrictFileSystems= are made of.
     "--capability=CAP_NET_ADMIN,CAP_SYS_ADMIN,CAP_BPF,CAP_PERFMON",
 ]

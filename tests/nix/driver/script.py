@@ -4,6 +4,7 @@ import contextlib
 import linecache
 import os
 import re
+import signal
 import time
 import traceback
 import unittest
@@ -41,13 +42,13 @@ def run(manifest: Manifest, root: Path, folder: Path) -> bool:
         _execute(manifest, _words(machines))
         say("the script ended well")
         return True
-    except BaseException as error:
+    except Exception:
         print(traceback.format_exc(), flush=True)
         _tell(machines)
-        if not isinstance(error, Exception):
-            raise
         return False
     finally:
+        for sign in (signal.SIGALRM, signal.SIGINT, signal.SIGTERM):
+            signal.signal(sign, signal.SIG_IGN)
         for machine in machines:
             machine.release()
 
