@@ -22,7 +22,9 @@ use serde::{Deserialize, Serialize};
 
 /// A point on `CLOCK_BOOTTIME`. `Instant` is `CLOCK_MONOTONIC` on Linux and stands still while a laptop or a VM
 /// sleeps; a lease measured with it would survive the sleep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct BootTime(Duration);
 
 impl BootTime {

@@ -31,9 +31,9 @@ pub(super) struct Decider {
     /// What the cluster says about itself; Patroni's defaults until it was asked.
     pub(super) dynamic: Dynamic,
     /// Epochs whose node was removed by a reload: their sessions drain, until another node leads.
-    removed: Vec<Reign>,
+    pub(super) removed: Vec<Reign>,
     /// Whose reign began last: a leader that comes back after its epoch was ended is no failover.
-    led: Option<(SocketAddr, Option<u32>)>,
+    pub(super) led: Option<(SocketAddr, Option<u32>)>,
     pub(super) last_failover: Option<SystemTime>,
     /// When the lock of a leader that is gone runs out.
     pub(super) dead_lock_ends: Option<BootTime>,

@@ -99,6 +99,12 @@ impl Gap {
         Arc::clone(&self.kept)
     }
 
+    /// The changes that the process before this one has seen.
+    pub(super) fn inherit(&mut self, changes: Vec<LeaderChange>) {
+        self.kept = changes.into();
+        self.owed = None;
+    }
+
     /// When the line is written at the latest.
     pub(super) fn deadline(&self) -> Option<BootTime> {
         self.owed.as_ref().map(|owed| owed.first_proof + PATIENCE)

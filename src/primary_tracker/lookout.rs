@@ -11,7 +11,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
 
 use super::{
-    Demand, NodePicture, Operator, Orders, Picture, Progress, ProviderError, Tracker, WhyNobody,
+    Demand, Ears, NodePicture, Operator, Orders, Picture, Progress, ProviderError, Tracker,
+    WhyNobody,
 };
 use crate::clock::{BootTime, Clock};
 use crate::metrics::Metrics;
@@ -90,12 +91,18 @@ impl Lookout {
             let demand = Demand::new(clock);
             let metrics = Arc::new(Metrics::new());
             let progress = Progress::default();
-            // Nobody gives orders: both ends stay here.
+            // Nobody gives orders: all ends stay here.
             let (_reload, reloads) = mpsc::channel(1);
-            let (_operator, told) = Operator::new();
+            let (_operator, operator) = Operator::new();
+            let (_succession, succession) = mpsc::channel(1);
+            let ears = Ears {
+                orders: reloads,
+                operator,
+                succession,
+            };
             let tracker = Tracker::new(clock, orders(), demand, metrics, publish, progress);
             tokio::select! {
-                () = tracker.run(reloads, told, stop) => {}
+                () = tracker.run(ears, stop) => {}
                 () = herald(picture, &ids, events) => {}
             }
         };

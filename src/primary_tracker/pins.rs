@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::heir::Pinned;
 use super::record::Claim;
 use crate::clock::BootTime;
 use crate::topology::Answer;
@@ -54,6 +55,35 @@ impl Pins {
         if identifier.is_some() && identifier != self.identifier {
             self.identifier = identifier;
             self.highest_timeline = None;
+        }
+    }
+
+    /// As a plain value, for the next process.
+    pub(super) fn leave(&self) -> Pinned {
+        Pinned {
+            scope: self.scope.as_deref().map(str::to_owned),
+            identifier: self.identifier.as_deref().map(str::to_owned),
+            shown: self.shown,
+            highest_timeline: self.highest_timeline,
+            raised: self.raised,
+        }
+    }
+
+    /// What the configuration names goes before what was learnt, and timelines belong to their identifier.
+    pub(super) fn inherit(&mut self, left: &Pinned) {
+        if self.scope.is_none() {
+            self.scope = left.scope.as_deref().map(Into::into);
+        }
+        if self.identifier.is_none() {
+            self.identifier = left.identifier.as_deref().map(Into::into);
+        }
+        if self.identifier.as_deref() != left.identifier.as_deref() {
+            return;
+        }
+        self.shown = self.shown.max(left.shown);
+        if left.highest_timeline > self.highest_timeline {
+            self.highest_timeline = left.highest_timeline;
+            self.raised = left.raised;
         }
     }
 

@@ -3,10 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::record::Claim;
+use uuid::Uuid;
+
+use super::heir::{Machine, Reigning};
+use super::record::{Claim, NODE_NAMESPACE, Record};
 use super::{Leader, Lease, Revocation};
 use crate::clock::BootTime;
 use crate::topology::NodeId;
+
+/// A leader that is no node of this configuration.
+const GONE: NodeId = NodeId(u64::MAX);
 
 /// Lives from the first proof of a leader until its epoch is over. A reign that only fell silent comes back;
 /// one that was revoked never does.
@@ -71,6 +77,61 @@ impl Reign {
     pub(super) fn is_well(&mut self, sent: BootTime) {
         self.proved = self.proved.max(sent);
         self.heard = self.heard.max(sent);
+    }
+
+    /// As a plain value, for the next process.
+    pub(super) fn leave(&self, machine: Machine) -> Reigning {
+        Reigning {
+            node: self.leader.name.to_string(),
+            machine,
+            addr: self.leader.addr,
+            timeline: self.leader.timeline,
+            epoch: self.epoch,
+            identifier: self.identifier.as_deref().map(str::to_owned),
+            scope: self.scope.as_deref().map(str::to_owned),
+            until: self.until,
+            proved: self.proved,
+            heard: self.heard,
+            open: self.open,
+            lock_ends: self.lock_ends,
+        }
+    }
+
+    /// Back from that value; `record` is the node that it is here, if it is one.
+    pub(super) fn inherited(
+        left: &Reigning,
+        record: Option<&Record>,
+        lease_timeout: Duration,
+    ) -> Self {
+        Self {
+            id: record.map_or(GONE, |record| record.id),
+            leader: Leader {
+                name: left.node.as_str().into(),
+                node_id: Uuid::new_v5(&NODE_NAMESPACE, left.node.as_bytes()),
+                addr: left.addr,
+                timeline: left.timeline,
+            },
+            identifier: left.identifier.as_deref().map(Into::into),
+            scope: left.scope.as_deref().map(Into::into),
+            epoch: left.epoch,
+            until: left.ends(lease_timeout),
+            proved: left.proved,
+            heard: left.heard,
+            open: left.open,
+            revocation: Revocation::default(),
+            lock_ends: left.lock_ends,
+        }
+    }
+
+    /// The other process has heard the same leader too, perhaps later.
+    pub(super) fn take_if_newer(&mut self, left: &Reigning, lease_timeout: Duration) {
+        if left.heard > self.heard {
+            self.until = left.ends(lease_timeout);
+            self.proved = self.proved.max(left.proved);
+            self.heard = left.heard;
+            self.open = left.open;
+            self.lock_ends = left.lock_ends.or(self.lock_ends);
+        }
     }
 
     pub(super) fn lease(&self, usual: Duration, enabled: bool) -> Lease {

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::decider::Decider;
 use super::record::Record;
-use super::{Demand, Orders, Picture, Reordered, Told};
+use super::{Demand, Heir, Orders, Picture, Reordered, Succession, Told};
 use crate::clock::{BootTime, Clock};
 use crate::metrics::Metrics;
 use crate::topology::{Chaos, Dynamic, News, NodeId, NodeSettings, Poller, Sight};
@@ -31,6 +31,15 @@ impl Progress {
     pub(crate) fn age(&self, now: BootTime) -> Duration {
         now.saturating_sub(BootTime::from_millis(self.0.load(Ordering::Relaxed)))
     }
+}
+
+/// Whom the tracker listens to, beside the nodes.
+pub(crate) struct Ears {
+    /// The house, at a reload.
+    pub(crate) orders: mpsc::Receiver<Reordered>,
+    pub(crate) operator: mpsc::Receiver<Told>,
+    /// The house, when another process takes over from this one, or this one from another.
+    pub(crate) succession: mpsc::Receiver<Succession>,
 }
 
 /// Asks, decides and publishes, until it is stopped.
@@ -111,13 +120,21 @@ impl Tracker {
         tracker
     }
 
+    /// Begins where the tracker of another process has come to, before anything was asked.
+    pub(crate) fn inheriting(mut self, heir: &Heir) -> Self {
+        self.inherit(heir, self.started);
+        self.tell_poller_who_stands_how(self.started);
+        self.publish(self.started);
+        self
+    }
+
     /// Runs until `stop`, or until nobody can give orders any more.
-    pub(crate) async fn run(
-        mut self,
-        mut orders: mpsc::Receiver<Reordered>,
-        mut operator: mpsc::Receiver<Told>,
-        stop: CancellationToken,
-    ) {
+    pub(crate) async fn run(mut self, ears: Ears, stop: CancellationToken) {
+        let Ears {
+            mut orders,
+            mut operator,
+            mut succession,
+        } = ears;
         loop {
             let now = self.clock.now();
             self.progress.mark(now);
@@ -125,7 +142,7 @@ impl Tracker {
             self.enter_or_leave_doubt(pace.doubt, now);
             let wake = self.next_wake(now);
             let mut fact = false;
-            let (mut obeyed, mut answered) = (None, None);
+            let (mut obeyed, mut answered, mut inherited) = (None, None, None);
             tokio::select! {
                 () = stop.cancelled() => return,
                 told = orders.recv() => match told {
@@ -137,6 +154,14 @@ impl Tracker {
                     fact = done.is_ok();
                     answered = Some((asker, done));
                 }
+                Some(word) = succession.recv() => match word {
+                    // Whoever asked may have given up.
+                    Succession::Leave(heard) => drop(heard.send(self.leave())),
+                    Succession::Inherit(heir, done) => {
+                        self.inherit(&heir, self.clock.now());
+                        (fact, inherited) = (true, Some(done));
+                    }
+                },
                 news = self.poller.next(pace) => fact = self.take_in(news),
                 () = self.demand.changed() => self.heed_wishes(),
                 () = self.clock.sleep_until(wake) => fact = self.decider.decide(self.clock.now()),
@@ -152,6 +177,9 @@ impl Tracker {
             self.publish(now);
             if let Some(done) = obeyed {
                 // Whoever reloaded may have stopped waiting.
+                let _ = done.send(());
+            }
+            if let Some(done) = inherited {
                 let _ = done.send(());
             }
             if let Some((asker, done)) = answered {

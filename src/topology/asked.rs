@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::cadence::Tempo;
 use super::news::{NodeId, Silence};
 use super::source::Source;
@@ -34,6 +36,15 @@ pub(super) struct Asked {
     pub(super) jitter: f32,
 }
 
+/// The addresses of a node that another process goes on with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Found {
+    /// As [`Asked::answered`].
+    answered: Option<SocketAddr>,
+    /// As [`Asked::bound`].
+    bound: Option<SocketAddr>,
+}
+
 impl Asked {
     /// Patroni serves with a handful of threads: never more than two questions are under way.
     pub(super) fn has_room(&self) -> bool {
@@ -48,6 +59,20 @@ impl Asked {
     pub(super) fn heard_at(&mut self, from: SocketAddr, sent: BootTime) {
         if self.answered.is_none_or(|(_, newest)| newest <= sent) {
             self.answered = Some((at_port(from, 0), sent));
+        }
+    }
+
+    pub(super) fn found(&self) -> Found {
+        Found {
+            answered: self.answers_at(),
+            bound: self.bound,
+        }
+    }
+
+    pub(super) fn find(&mut self, found: Found) {
+        if self.answered.is_none() {
+            self.answered = found.answered.map(|addr| (addr, BootTime::ZERO));
+            self.bound = found.bound;
         }
     }
 

@@ -23,6 +23,7 @@ mod views;
 mod witness;
 
 pub(crate) use answer::{Answer, Feed, Role};
+pub(crate) use asked::Found;
 pub(crate) use cadence::Pace;
 pub(crate) use chaos::Chaos;
 pub(crate) use declared::StaticSettings;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::asked::Asked;
+use super::asked::{Asked, Found};
 use super::cadence::{LeaderInterval, Pace, Tempo};
 use super::dynamic::Dynamic;
 use super::news::{Heard, News, NodeId, Observation, Stands};
@@ -190,6 +190,19 @@ impl Poller {
             answered.or(known.first().copied())?,
             node.settings.port,
         ))
+    }
+
+    /// Where the node was found.
+    pub(crate) fn found(&self, id: NodeId) -> Found {
+        let node = self.nodes.iter().find(|node| node.id == id);
+        node.map(Asked::found).unwrap_or_default()
+    }
+
+    /// Where the process before this one has found it. An answer of its own comes before that.
+    pub(crate) fn find(&mut self, id: NodeId, found: Found) {
+        if let Some(node) = self.node(id) {
+            node.find(found);
+        }
     }
 
     /// Where views are asked for from now on. Must be called on the runtime that asks.

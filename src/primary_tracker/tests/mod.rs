@@ -2,6 +2,7 @@
 
 mod by_hand;
 mod discovery;
+mod heir;
 mod orders;
 mod pins;
 mod reading;
