@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
-use prometheus_client::metrics::counter::Counter;
+pub(crate) use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
@@ -160,6 +160,8 @@ pub(crate) struct Metrics {
     /// As above, `direction="to_client"`.
     pub(crate) bytes_to_client: Counter,
     pub(crate) config_reloads: Family<ReloadLabel, Counter>,
+    /// Carried over from process to process.
+    pub(crate) handovers: Family<ReloadLabel, Counter>,
     pub(crate) wrong_cluster: Family<NodeLabel, Counter>,
     pub(crate) stale_leader: Family<NodeLabel, Counter>,
     pub(crate) read_fallback: Counter,
@@ -197,6 +199,7 @@ impl Metrics {
             bytes_to_server: direction("to_server"),
             bytes_to_client: direction("to_client"),
             config_reloads: Family::default(),
+            handovers: Family::default(),
             wrong_cluster: Family::default(),
             stale_leader: Family::default(),
             read_fallback: Counter::default(),
@@ -230,6 +233,7 @@ impl Metrics {
         }
         for result in ["ok", "failed"] {
             let _ = self.config_reloads.get_or_create(&ReloadLabel { result });
+            let _ = self.handovers.get_or_create(&ReloadLabel { result });
         }
     }
 
@@ -343,6 +347,11 @@ impl Metrics {
             "read_fallback",
             "Read sessions sent to the leader because no replica was left",
             self.read_fallback.clone(),
+        );
+        r.register(
+            "handovers",
+            "Hand-overs to a new process, by result",
+            self.handovers.clone(),
         );
         r.register(
             "config_reloads",

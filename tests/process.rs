@@ -7,14 +7,17 @@ mod fakes;
 mod process {
     mod daemon;
     mod doctor;
+    mod dynasty;
     mod ending;
     mod https;
     mod logging;
+    mod moving;
     mod reloading;
     mod restarting;
     mod shelf;
     mod starting;
     mod status;
     mod unit;
+    mod upgrading;
     mod watchdog;
 }

@@ -9,6 +9,7 @@ pub(super) fn answer(_: &Ask<'_>) -> Reply {
     let version = json!({
         "name": env!("CARGO_PKG_NAME"),
         "version": env!("CARGO_PKG_VERSION"),
+        "pid": std::process::id(),
     });
     Reply::json(StatusCode::OK, &version)
 }

@@ -12,6 +12,8 @@ pub mod outcome;
 mod run;
 mod signals;
 mod store;
+mod succession;
 mod systemd;
 mod threads;
+mod upgrade;
 mod window;

@@ -62,6 +62,13 @@ impl Door {
         self.address
     }
 
+    /// Nobody else has the socket, unless systemd keeps it.
+    pub(super) fn own_file(&mut self) {
+        if let Some(file) = &mut self.file {
+            file.stay(self.kept_as.is_some());
+        }
+    }
+
     /// Somebody else has the socket too, and its file with it.
     pub(super) fn leave_file(&mut self) {
         if let Some(file) = &mut self.file {

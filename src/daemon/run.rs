@@ -14,11 +14,13 @@ use super::limits;
 use super::outcome::{Bound, StartError};
 use super::signals::{Call, Signals};
 use super::store::Store;
+use super::succession::{self, Handing};
 use super::systemd::Manager;
+use super::upgrade::{Broken, Elder, Program, Successor};
 use crate::{Config, ConfigError};
 
 /// READY waits for the first round of questions, but not longer than this: dead nodes must not delay a boot.
-const FIRST_ROUND: Duration = Duration::from_secs(2);
+pub(super) const FIRST_ROUND: Duration = Duration::from_secs(2);
 /// For threads that were told to end.
 const GOODBYE: Duration = Duration::from_secs(2);
 
@@ -38,12 +40,14 @@ pub(super) enum Failure {
     Start(#[from] StartError),
     #[error("the kernel refuses what a process needs")]
     Kernel(#[from] io::Error),
+    #[error("the process that serves does not hand over")]
+    NoHandOver(#[from] Broken),
     #[error("{0}: ending, so that systemd starts afresh")]
     Broken(String),
 }
 
 impl Source {
-    fn load(&self) -> Result<Config, ConfigError> {
+    pub(super) fn load(&self) -> Result<Config, ConfigError> {
         match self {
             Self::File(file) => Config::load(file),
             Self::Line(table) => Config::from_table(table.clone()),
@@ -65,10 +69,26 @@ pub(super) fn run(source: &Source) -> Result<(), Failure> {
 
 async fn start(source: &Source) -> Result<(), Failure> {
     let signals = Signals::catch()?;
+    let program = Program::of_this_process()?;
+    if let Some(elder) = Elder::meet().await? {
+        return succession::take_over(elder, source, program, signals).await;
+    }
     let config = source.load()?;
     doubt(&config);
     let mut inherited = Store::handed(&config);
-    let house = House::start_with(config, &mut inherited).await?;
+    let house = House::start_with(config, &mut inherited, None).await?;
+    announce(&house);
+    let mut life = Life::new(house, program, signals);
+    life.store.keep(&life.house);
+    if let Some(signal) = life.first_round().await? {
+        return life.end(signal).await;
+    }
+    life.manager.ready(&life.status());
+    life.live(source).await
+}
+
+/// Where it listens, for the log.
+pub(super) fn announce(house: &House) {
     for listener in house.listeners() {
         match listener {
             Bound::Tcp(address) => info!(%address, "listening"),
@@ -78,49 +98,57 @@ async fn start(source: &Source) -> Result<(), Failure> {
     if let Some(address) = house.admin() {
         info!(%address, "admin API");
     }
-    let life = Life {
-        house,
-        signals,
-        manager: Manager::from_environment(),
-        store: Store::from_environment(),
-        reload: String::new(),
-    };
-    life.live(source).await
 }
 
 /// What is allowed and probably not meant.
-fn doubt(config: &Config) {
+pub(super) fn doubt(config: &Config) {
     let room = limits::make_room(config.session.max_connections);
     for doubt in config.warnings().into_iter().chain(room) {
         warn!("{doubt}");
     }
 }
 
-struct Life {
-    house: House,
-    signals: Signals,
-    manager: Manager,
-    store: Store,
-    /// How the last reload went, for the status line; empty before the first.
-    reload: String,
+pub(super) struct Life {
+    pub(super) house: House,
+    pub(super) program: Program,
+    pub(super) signals: Signals,
+    pub(super) manager: Manager,
+    pub(super) store: Store,
+    /// How the last reload or hand-over went, for the status line; empty before the first.
+    pub(super) reload: String,
+    /// Another process serves, and this one only ends.
+    pub(super) is_retired: bool,
+}
+
+/// What ends the long time of service.
+enum Ended {
+    Signal(&'static str),
+    HandedOver(Successor),
 }
 
 impl Life {
-    async fn live(mut self, source: &Source) -> Result<(), Failure> {
-        self.store.keep(&self.house);
-        let signal = match self.first_round().await? {
-            Some(signal) => signal,
-            None => {
-                let status = self.status();
-                self.manager.ready(&status);
-                self.follow(source).await?
-            }
-        };
-        self.end(signal).await
+    pub(super) fn new(house: House, program: Program, signals: Signals) -> Self {
+        Self {
+            house,
+            program,
+            signals,
+            manager: Manager::from_environment(),
+            store: Store::from_environment(),
+            reload: String::new(),
+            is_retired: false,
+        }
+    }
+
+    /// From READY to the end.
+    pub(super) async fn live(mut self, source: &Source) -> Result<(), Failure> {
+        match self.follow(source).await? {
+            Ended::Signal(signal) => self.end(signal).await,
+            Ended::HandedOver(successor) => self.retire(successor).await,
+        }
     }
 
     /// The signal, if one ends us before we were ready.
-    async fn first_round(&mut self) -> Result<Option<&'static str>, Failure> {
+    pub(super) async fn first_round(&mut self) -> Result<Option<&'static str>, Failure> {
         tokio::select! {
             _ = timeout(FIRST_ROUND, self.house.first_round()) => Ok(None),
             signal = self.signals.end() => Ok(Some(signal)),
@@ -128,8 +156,8 @@ impl Life {
         }
     }
 
-    /// The long time between READY and the signal that ends it.
-    async fn follow(&mut self, source: &Source) -> Result<&'static str, Failure> {
+    /// The long time between READY and what ends it.
+    async fn follow(&mut self, source: &Source) -> Result<Ended, Failure> {
         let mut beat = Beat::new(self.manager.beat());
         loop {
             let told = self.house.status_line();
@@ -137,8 +165,13 @@ impl Life {
             self.manager.status(&status);
             tokio::select! {
                 call = self.signals.next() => match call {
-                    Call::Reload => self.reload(source).await,
-                    Call::End(signal) => return Ok(signal),
+                    Call::Reload if !self.program.has_changed() => self.reload(source).await,
+                    Call::Reload | Call::HandOver => match self.hand_over().await? {
+                        Handing::Done(successor) => return Ok(Ended::HandedOver(successor)),
+                        Handing::Ending(signal) => return Ok(Ended::Signal(signal)),
+                        Handing::Failed => {}
+                    },
+                    Call::End(signal) => return Ok(Ended::Signal(signal)),
                 },
                 _ = self.house.status_changed(&told) => {}
                 () = beat.next() => self.manager.alive(self.house.poller_progress()),
@@ -184,7 +217,7 @@ impl Life {
     }
 
     /// Waits for the sessions as long as the configuration says, and not at all after a second signal.
-    async fn end(mut self, signal: &'static str) -> Result<(), Failure> {
+    pub(super) async fn end(mut self, signal: &'static str) -> Result<(), Failure> {
         let kept = self.house.all_kept();
         let newcomers = if kept { "still served" } else { "refused" };
         info!("{signal}: newcomers are {newcomers}, waiting for open sessions");
@@ -203,6 +236,10 @@ impl Life {
                 tokio::select! {
                     () = &mut drain => return Ok("bye"),
                     again = self.signals.end() => {
+                        // systemd repeats SIGTERM for those that are left when the main process has ended.
+                        if self.is_retired && again == "SIGTERM" {
+                            continue;
+                        }
                         warn!("{again} again: ending at once");
                         return Ok("bye, with sessions open");
                     }
@@ -212,14 +249,19 @@ impl Life {
             }
         };
         let words = drained.await?;
+        self.leave(words).await;
+        Ok(())
+    }
+
+    /// The last words, once the threads have ended.
+    pub(super) async fn leave(self, words: &str) {
         if timeout(GOODBYE, self.house.stop()).await.is_err() {
             warn!("a thread does not end; leaving it");
         }
         info!("{words}");
-        Ok(())
     }
 
-    fn status(&self) -> String {
+    pub(super) fn status(&self) -> String {
         let leader = self.house.status_line();
         if self.reload.is_empty() {
             leader
@@ -230,10 +272,10 @@ impl Life {
 }
 
 /// Ticks as often as the watchdog wants to be fed, or never.
-struct Beat(Option<tokio::time::Interval>);
+pub(super) struct Beat(Option<tokio::time::Interval>);
 
 impl Beat {
-    fn new(every: Option<Duration>) -> Self {
+    pub(super) fn new(every: Option<Duration>) -> Self {
         Self(every.map(|every| {
             let mut beat = interval_at(Instant::now() + every, every);
             beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -241,7 +283,7 @@ impl Beat {
         }))
     }
 
-    async fn next(&mut self) {
+    pub(super) async fn next(&mut self) {
         match &mut self.0 {
             Some(beat) => {
                 beat.tick().await;

@@ -1,4 +1,4 @@
-//! Signals as values: reload, or end.
+//! Signals as values: reload, hand over, or end.
 
 use std::io;
 
@@ -10,12 +10,15 @@ pub(super) struct Signals {
     hangup: Signal,
     terminate: Signal,
     interrupt: Signal,
+    user2: Signal,
 }
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
     Reload,
+    /// A new process is to take over, whether its file is another one or not.
+    HandOver,
     End(&'static str),
 }
 
@@ -25,6 +28,7 @@ impl Signals {
             hangup: signal(SignalKind::hangup())?,
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            user2: signal(SignalKind::user_defined2())?,
         })
     }
 
@@ -34,11 +38,12 @@ impl Signals {
             Some(()) = self.terminate.recv() => Call::End("SIGTERM"),
             Some(()) = self.interrupt.recv() => Call::End("SIGINT"),
             Some(()) = self.hangup.recv() => Call::Reload,
+            Some(()) = self.user2.recv() => Call::HandOver,
             else => std::future::pending().await,
         }
     }
 
-    /// The next one that asks for the end; a reload while starting is kept for later.
+    /// The next one that asks for the end; what else is asked for while starting is kept for later.
     pub(super) async fn end(&mut self) -> &'static str {
         tokio::select! {
             Some(()) = self.terminate.recv() => "SIGTERM",

@@ -70,16 +70,25 @@ impl Store {
         }
         let admin = config.admin.iter().map(|admin| Address::Tcp(admin.address));
         let listeners = config.listeners.iter().map(|l| l.address.clone());
-        for mut unwanted in inherited.unwanted(&listeners.chain(admin).collect::<Vec<_>>()) {
-            let address = &unwanted.address;
-            tracing::warn!(%address, "systemd hands over a socket that no listener wants: closed");
-            let name = unwanted.kept_as.as_deref().unwrap_or_default();
-            if let Some(file) = &mut unwanted.file {
-                file.stay(!is_stored(name, address));
-            }
-            forget(name);
-        }
+        let wanted: Vec<_> = listeners.chain(admin).collect();
+        Self::close_unwanted(&mut inherited, &wanted);
         inherited
+    }
+
+    /// Closes and forgets what is at none of these addresses.
+    pub(super) fn close_unwanted(inherited: &mut Inherited, wanted: &[Address]) {
+        for mut unwanted in inherited.unwanted(wanted) {
+            let address = &unwanted.address;
+            tracing::warn!(%address, "a socket is handed over that no listener wants: closed");
+            let kept_elsewhere = |name: &String| !is_stored(name, address);
+            let stays = unwanted.kept_as.as_ref().is_some_and(kept_elsewhere);
+            if let Some(file) = &mut unwanted.file {
+                file.stay(stays);
+            }
+            if let Some(name) = &unwanted.kept_as {
+                forget(name);
+            }
+        }
     }
 
     /// Brings the store to what is open now: after the start, and after each reload.

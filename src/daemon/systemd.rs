@@ -14,6 +14,8 @@ pub(super) struct Manager {
     watchdog: Option<Duration>,
     /// The status line it knows, so that it is not told the same again.
     said: String,
+    /// Another process of ours is the one that it listens to.
+    is_over: bool,
     /// Beats left out in a row. After a suspend the first may be: the poller has not had its turn yet.
     missed: u32,
 }
@@ -23,6 +25,7 @@ impl Manager {
         Self {
             watchdog: sd_notify::watchdog_enabled(),
             said: String::new(),
+            is_over: false,
             missed: 0,
         }
     }
@@ -30,27 +33,33 @@ impl Manager {
     /// Started, or done with a reload, well or badly: systemd waits for this after both.
     pub(super) fn ready(&mut self, status: &str) {
         self.said = status.to_owned();
-        tell(&[NotifyState::Ready, NotifyState::Status(status)]);
+        self.tell(&[NotifyState::Ready, NotifyState::Status(status)]);
     }
 
     pub(super) fn status(&mut self, status: &str) {
         if self.said != status {
             self.said = status.to_owned();
-            tell(&[NotifyState::Status(status)]);
+            self.tell(&[NotifyState::Status(status)]);
         }
     }
 
     /// The time lets systemd tell this reload's READY from an earlier one (`Type=notify-reload`).
     pub(super) fn reloading(&mut self) {
         match NotifyState::monotonic_usec_now() {
-            Ok(now) => tell(&[NotifyState::Reloading, now]),
+            Ok(now) => self.tell(&[NotifyState::Reloading, now]),
             Err(error) => tracing::warn!("no clock for systemd: {error}"),
         }
     }
 
     pub(super) fn stopping(&mut self, status: &str) {
         self.said = status.to_owned();
-        tell(&[NotifyState::Stopping, NotifyState::Status(status)]);
+        self.tell(&[NotifyState::Stopping, NotifyState::Status(status)]);
+    }
+
+    /// Another process is the main one from now on: it speaks, and this one is silent.
+    pub(super) fn hand_over(&mut self, process: u32) {
+        self.tell(&[NotifyState::MainPid(process)]);
+        self.is_over = true;
     }
 
     /// How often to call [`Self::alive`].
@@ -66,7 +75,7 @@ impl Manager {
         };
         if poller < PATIENCE.max(watchdog / 2) {
             self.missed = 0;
-            tell(&[NotifyState::Watchdog]);
+            self.tell(&[NotifyState::Watchdog]);
             return;
         }
         self.missed += 1;
@@ -74,11 +83,13 @@ impl Manager {
             tracing::error!("the poller hangs for {poller:.1?}: the watchdog is not fed");
         }
     }
-}
 
-/// A manager that does not listen must not end the service.
-fn tell(states: &[NotifyState]) {
-    if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!("systemd cannot be told: {error}");
+    /// A manager that does not listen must not end the service.
+    fn tell(&self, states: &[NotifyState<'_>]) {
+        if !self.is_over
+            && let Err(error) = sd_notify::notify(states)
+        {
+            tracing::warn!("systemd cannot be told: {error}");
+        }
     }
 }

@@ -108,6 +108,17 @@ impl Inherited {
         set
     }
 
+    /// Whoever else has the sockets still serves: the files stay, whatever becomes of this.
+    pub(crate) fn touch_no_files(&mut self) {
+        for file in self
+            .sockets
+            .iter_mut()
+            .filter_map(|given| given.file.as_mut())
+        {
+            file.stay(true);
+        }
+    }
+
     /// Takes out what is at none of these addresses.
     pub(crate) fn unwanted(&mut self, wanted: &[Address]) -> Vec<Unwanted> {
         let unwanted = self

@@ -3,7 +3,6 @@
 //! A session runs on the worker that accepted it. Everything up to the server's first words is one large future
 //! ([`stay`]); what follows for hours is a small one ([`relay`]).
 
-#[allow(dead_code, reason = "the two processes of a hand-over come next")]
 mod adopt;
 mod attempt;
 mod cancel;
@@ -18,9 +17,7 @@ mod goodbye;
 mod leave;
 mod limits;
 mod listener;
-#[allow(dead_code, reason = "the two processes of a hand-over come next")]
 mod pack;
-#[allow(dead_code, reason = "the two processes of a hand-over come next")]
 mod parcel;
 mod prologue;
 mod registry;
@@ -35,14 +32,11 @@ mod tally;
 mod tests;
 mod worker;
 
+pub(crate) use adopt::Adoption;
+pub(crate) use census::Census;
+pub(crate) use errand::{Cancel, Errand};
+pub(crate) use pack::{Packed, Verdict};
+pub(crate) use parcel::Parcel;
 pub(crate) use settings::{ListenerSettings, SessionSettings};
 pub(crate) use shared::Shared;
 pub(crate) use worker::{Command, run};
-#[allow(unused_imports, reason = "the two processes of a hand-over come next")]
-pub(crate) use {
-    adopt::{Adoption, NotTaken, Start},
-    census::Census,
-    errand::{Cancel, Errand},
-    pack::{Packed, Verdict},
-    parcel::{Parcel, Unreadable},
-};

@@ -43,13 +43,11 @@ impl Shared {
     }
 
     /// Who else may know a cancel's key: the process before this one, as long as it lives.
-    #[allow(dead_code, reason = "the two processes of a hand-over come next")]
     pub(crate) fn set_elder(&self, errands: Option<mpsc::Sender<Errand>>) {
         self.elder.set(errands);
     }
 
     /// What the processes before this one have open counts here as well; nothing, once they have ended.
-    #[allow(dead_code, reason = "the two processes of a hand-over come next")]
     pub(crate) fn elsewhere(&self, census: Census) {
         self.elsewhere.set(census, &self.limits, &self.metrics);
     }

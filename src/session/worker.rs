@@ -32,7 +32,6 @@ const BUFFER: usize = 256 * 1024;
 const TICK: Duration = Duration::from_secs(1);
 
 /// What a worker is told by the house.
-#[allow(dead_code, reason = "the two processes of a hand-over come next")]
 pub(crate) enum Command {
     /// Serves an address: a set of sockets that are bound and listen. Under an address that is served already,
     /// the new sockets join the old ones and the settings are replaced.
@@ -89,6 +88,8 @@ struct Doors {
     listeners: HashMap<Address, Rc<Listener>>,
     /// It has been told to accept nowhere.
     is_quiet: bool,
+    /// Its clients are another process's to take, also once that takes no more.
+    are_handed_over: bool,
 }
 
 /// Keeps the worker while a connection lives, or may still be accepted.
@@ -131,7 +132,7 @@ impl Worker {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let may_end = self.draining.get() || self.packer.is_on();
+            let may_end = self.draining.get() || doors.are_handed_over;
             if doors.is_quiet && may_end && self.alive.get() == 0 {
                 return;
             }
@@ -162,7 +163,10 @@ impl Worker {
             Command::Mark(here) => {
                 self.company.take().borrow_mut().replace(here);
             }
-            Command::Pack(to) => self.packer.begin(&self.registry, to),
+            Command::Pack(to) => {
+                doors.are_handed_over = true;
+                self.packer.begin(&self.registry, to);
+            }
             Command::Adopt(adoption) => {
                 let head = &adoption.parcel.head;
                 let known = doors.listeners.get(&head.listener).cloned();

@@ -121,7 +121,7 @@ impl House {
 }
 
 impl super::State {
-    fn doors(&mut self) -> impl Iterator<Item = &mut Door> {
+    pub(super) fn doors(&mut self) -> impl Iterator<Item = &mut Door> {
         let listeners = self.open.iter_mut().map(|listener| &mut listener.door);
         listeners.chain(&mut self.admin)
     }

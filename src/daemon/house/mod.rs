@@ -2,9 +2,11 @@
 
 mod by_hand;
 mod doors;
+mod handing;
 mod reload;
 
 pub(crate) use doors::Listening;
+pub(crate) use handing::Quay;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +26,8 @@ use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::net::{Address, Inherited, descriptor_limit};
 use crate::primary_tracker::{
-    Demand, Operator, Orders, Picture, PrimaryWatch, Progress, Reordered, Told, Tracker,
+    Demand, Ears, Heir, Operator, Orders, Picture, PrimaryWatch, Progress, Reordered, Succession,
+    Tracker,
 };
 use crate::routing::{Router, RoutingSettings};
 use crate::session::{self, Command, SessionSettings, Shared};
@@ -61,8 +64,13 @@ pub struct House {
     progress: Progress,
     orders: mpsc::Sender<Reordered>,
     operator: Operator,
+    succession: mpsc::Sender<Succession>,
     shared: Arc<Shared>,
     worker: mpsc::Sender<Command>,
+    /// Clients are accepted, and operators answered.
+    doors: CancellationToken,
+    /// Operators are answered by another process.
+    window_closed: CancellationToken,
     /// The worker may end by itself: it has been told to drain.
     draining: CancellationToken,
     /// The worker has ended.
@@ -98,13 +106,15 @@ impl House {
     /// # Errors
     /// See [`StartError`].
     pub async fn start(config: Config) -> Result<Self, StartError> {
-        Self::start_with(config, &mut Inherited::default()).await
+        Self::start_with(config, &mut Inherited::default(), None).await
     }
 
-    /// Takes what listens at its addresses already, and binds the rest.
+    /// Takes what listens at its addresses already, and binds the rest. With an heir of another process, which still
+    /// serves, it only gets ready: [`Self::open_doors`] does the rest.
     pub(crate) async fn start_with(
         config: Config,
         inherited: &mut Inherited,
+        heir: Option<Heir>,
     ) -> Result<Self, StartError> {
         let rest = Rest::open(config.rest.clone()).map_err(FileFailed::from)?;
         let source = Sources::open(config.source.clone()).map_err(FileFailed::from)?;
@@ -123,6 +133,7 @@ impl House {
         };
         let (orders, heard) = mpsc::channel(4);
         let (operator, told) = Operator::new();
+        let (succession, successions) = mpsc::channel(1);
         let (worker, commands) = mpsc::channel(COMMANDS);
         let (routing, routing_now) = watch::channel(config.routing.clone());
         let (session, session_now) = watch::channel(config.session.clone());
@@ -148,8 +159,11 @@ impl House {
             progress: Progress::default(),
             orders,
             operator,
+            succession,
             shared,
             worker,
+            doors: CancellationToken::new(),
+            window_closed: threads.stop.child_token(),
             draining: threads.stop.child_token(),
             drained: CancellationToken::new(),
             routing,
@@ -167,9 +181,21 @@ impl House {
             rung,
         };
         let admin = admin_listener.zip(window_now);
-        house.spawn_control(publish, heard, told, admin)?;
+        let ears = Ears {
+            orders: heard,
+            operator: told,
+            succession: successions,
+        };
+        let is_ready = heir.is_none();
+        house.spawn_control(publish, ears, admin, heir)?;
         house.spawn_worker(commands)?;
-        house.listen(&mut house.state(), opened);
+        let listeners = opened.into_iter().map(|opened| opened.listener);
+        house.state().open = listeners.collect();
+        if is_ready {
+            house.open_doors();
+        } else {
+            house.touch_no_files();
+        }
         Ok(house)
     }
 
@@ -261,9 +287,9 @@ impl House {
     fn spawn_control(
         &self,
         publish: watch::Sender<Picture>,
-        orders: mpsc::Receiver<Reordered>,
-        told: mpsc::Receiver<Told>,
+        ears: Ears,
         admin: Option<(TcpListener, WindowNow)>,
+        heir: Option<Heir>,
     ) -> Result<(), StartError> {
         let (clock, stop) = (self.clock, self.threads.stop.clone());
         let first = {
@@ -272,6 +298,7 @@ impl House {
         };
         let (demand, metrics) = (Arc::clone(&self.demand), Arc::clone(&self.metrics));
         let progress = self.progress.clone();
+        let (doors, closed) = (self.doors.clone(), self.window_closed.clone());
         let admin = admin.map(|(listener, (settings, config))| {
             let facts = admin::Facts {
                 picture: self.picture.clone(),
@@ -287,9 +314,20 @@ impl House {
         });
         self.spawn("control", self.threads.stop.clone(), move || async move {
             let tracker = Tracker::new(clock, first, demand, metrics, publish, progress);
+            let tracker = match heir {
+                Some(heir) => tracker.inheriting(&heir),
+                None => tracker,
+            };
+            let answering = async {
+                doors.cancelled().await;
+                serve_admin(admin, closed.clone()).await;
+                if closed.is_cancelled() {
+                    std::future::pending::<()>().await;
+                }
+            };
             tokio::select! {
-                () = tracker.run(orders, told, stop.clone()) => {}
-                () = serve_admin(admin, stop) => {}
+                () = tracker.run(ears, stop) => {}
+                () = answering => {}
             }
         })
     }

@@ -116,7 +116,7 @@ impl Drop for Carrier {
 async fn adopt(
     to: &mpsc::Sender<Command>,
     parcel: Parcel,
-) -> Result<crate::session::Start, crate::session::NotTaken> {
+) -> Result<crate::session::adopt::Start, crate::session::adopt::NotTaken> {
     let (frame, descriptors) = parcel.into_frame().unwrap();
     let parcel = Parcel::from_frame(&frame, descriptors).unwrap();
     let (reply, answer) = oneshot::channel();

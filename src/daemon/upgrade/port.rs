@@ -1,0 +1,244 @@
+//! Sessions on their way from the old process to the new one. Each is owned by exactly one of them at any time: by the
+//! old one until it has read `Taken`, which the new one says before it touches a byte.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::elder::Elder;
+use super::error::Broken;
+use super::link::Frame;
+use super::message::{ToNew, ToOld};
+use super::successor::Successor;
+use crate::daemon::house::Quay;
+use crate::session::{Adoption, Cancel, Census, Errand, Packed, Parcel, Verdict};
+
+/// Parcels that are ready to be sent.
+const READY: usize = 8;
+/// How often the new process is told what is still here.
+const COUNT: Duration = Duration::from_secs(1);
+/// Cancels that wait to be passed on.
+const ERRANDS: usize = 64;
+/// A new process that owes an answer for so long hangs.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the new process has not answered yet, in the order in which it was sent and will be.
+#[derive(Default)]
+struct Owed {
+    next: u64,
+    verdicts: VecDeque<(u64, Instant, oneshot::Sender<Verdict>)>,
+}
+
+impl Successor {
+    /// Carries over whoever can go, until the other process or this one ends. Whoever is under way then comes back.
+    pub(in crate::daemon) async fn carry(mut self, quay: Quay) {
+        let (to, mut packed) = mpsc::channel(READY);
+        if !quay.pack(to).await {
+            return;
+        }
+        let broken = self.carry_on(&mut packed, &quay).await;
+        match broken {
+            Broken::Ended => {}
+            error => {
+                tracing::error!(pid = self.pid, %error, "the process that took over is ended");
+                // The link is open, so it is that very process. It must not go on with what comes back here.
+                let _ = kill(Pid::from_raw(self.pid), Signal::SIGKILL);
+            }
+        }
+        tracing::info!(pid = self.pid, "the process that took over has ended");
+    }
+
+    async fn carry_on(&mut self, packed: &mut mpsc::Receiver<Packed>, quay: &Quay) -> Broken {
+        let mut owed = Owed::default();
+        let mut errands = JoinSet::new();
+        let mut count = tokio::time::interval(COUNT);
+        count.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let late = owed.late();
+            let done = tokio::select! {
+                heard = self.link.hear() => match heard {
+                    Ok((ToOld::Errand { id, cancel }, _)) => {
+                        errands.spawn(run(quay.clone(), id, cancel));
+                        Ok(())
+                    }
+                    Ok((word, _)) => owed.settle(word),
+                    Err(broken) => Err(broken),
+                },
+                _ = count.tick() => match quay.census().await {
+                    Some(census) => self.link.say(&ToNew::Census(census)).await,
+                    // The last client has left.
+                    None => Ok(()),
+                },
+                Some(Ok(done)) = errands.join_next() => self.link.say(&done).await,
+                Some(packed) = packed.recv() => self.send(packed, &mut owed).await,
+                () = tokio::time::sleep_until(late), if owed.is_something() => {
+                    Err(Broken::Late(PATIENCE))
+                }
+            };
+            if let Err(broken) = done {
+                return broken;
+            }
+        }
+    }
+
+    async fn send(&self, packed: Packed, owed: &mut Owed) -> Result<(), Broken> {
+        let Packed { parcel, verdict } = packed;
+        let whose = parcel.to_string();
+        match parcel.into_frame() {
+            Ok((bytes, descriptors)) => {
+                let id = owed.add(verdict);
+                let more = Frame {
+                    bytes,
+                    descriptors,
+                    ..Frame::default()
+                };
+                self.link.say_with(&ToNew::Parcel { id }, more).await
+            }
+            // The verdict is dropped: it stays here.
+            Err(error) => {
+                tracing::warn!(%error, "cannot go along: {whose}");
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Owed {
+    fn add(&mut self, verdict: oneshot::Sender<Verdict>) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        self.verdicts.push_back((id, Instant::now(), verdict));
+        id
+    }
+
+    fn settle(&mut self, word: ToOld) -> Result<(), Broken> {
+        let (answered, verdict) = match word {
+            ToOld::Taken { id } => (id, Verdict::Taken),
+            ToOld::GivenBack { id, words } => (id, Verdict::GivenBack(words)),
+            _ => return Err(Broken::Order),
+        };
+        let (id, _, asker) = self.verdicts.pop_front().ok_or(Broken::Order)?;
+        if id != answered {
+            return Err(Broken::Order);
+        }
+        // The session may have ended meanwhile.
+        let _ = asker.send(verdict);
+        Ok(())
+    }
+
+    fn is_something(&self) -> bool {
+        !self.verdicts.is_empty()
+    }
+
+    fn late(&self) -> Instant {
+        let oldest = self.verdicts.front().map(|(_, sent, _)| *sent);
+        oldest.unwrap_or_else(Instant::now) + PATIENCE
+    }
+}
+
+/// An errand of the new process, and what it is told of it.
+async fn run(quay: Quay, id: u64, cancel: Cancel) -> ToNew {
+    let (done, known) = oneshot::channel();
+    let asked = quay.run(Errand { cancel, done }).await;
+    let known = asked && known.await.unwrap_or(false);
+    ToNew::Done { id, known }
+}
+
+/// What was asked of the old process and is not answered yet.
+#[derive(Default)]
+struct Asked {
+    next: u64,
+    waiting: HashMap<u64, oneshot::Sender<bool>>,
+}
+
+impl Elder {
+    /// Takes in what the other process hands out, and has it do what it alone can, until it ends.
+    pub(in crate::daemon) async fn receive(mut self, quay: Quay) {
+        let (ask, errands) = mpsc::channel(ERRANDS);
+        quay.set_elder(Some(ask));
+        let broken = self.take_in(&quay, errands).await;
+        quay.set_elder(None);
+        quay.elsewhere(Census::default());
+        match broken {
+            Broken::Ended => {
+                tracing::info!(pid = self.pid, "the process before this one has ended");
+            }
+            error => {
+                tracing::error!(pid = self.pid, %error, "the process before this one hands out no more");
+            }
+        }
+    }
+
+    async fn take_in(&mut self, quay: &Quay, mut errands: mpsc::Receiver<Errand>) -> Broken {
+        let mut asked = Asked::default();
+        loop {
+            let done = tokio::select! {
+                heard = self.link.hear() => match heard {
+                    Ok((ToNew::Parcel { id }, frame)) => self.adopt(id, frame, quay).await,
+                    Ok((ToNew::Done { id, known }, _)) => {
+                        asked.settle(id, known);
+                        Ok(())
+                    }
+                    Ok((ToNew::Census(census), _)) => {
+                        quay.elsewhere(census);
+                        Ok(())
+                    }
+                    Ok(_) => Err(Broken::Order),
+                    Err(broken) => Err(broken),
+                },
+                Some(errand) = errands.recv() => {
+                    let word = asked.add(errand);
+                    self.link.say(&word).await
+                }
+            };
+            if let Err(broken) = done {
+                return broken;
+            }
+        }
+    }
+
+    async fn adopt(&self, id: u64, frame: Frame, quay: &Quay) -> Result<(), Broken> {
+        let refused = match Parcel::from_frame(&frame.bytes, frame.descriptors) {
+            Ok(parcel) => {
+                let (reply, answer) = oneshot::channel();
+                let asked = quay.adopt(Adoption { parcel, reply }).await;
+                match answer.await {
+                    Ok(Ok(start)) if asked => {
+                        let told = self.link.say(&ToOld::Taken { id }).await;
+                        // A process that cannot be told has ended: it closes a link in no other way, and nobody but
+                        // this one has the connection then.
+                        start.go();
+                        return told;
+                    }
+                    Ok(Err(not)) => not.to_string(),
+                    Ok(Ok(_)) | Err(_) => "the process ends".to_owned(),
+                }
+            }
+            Err(error) => error.to_string(),
+        };
+        let word = ToOld::GivenBack { id, words: refused };
+        self.link.say(&word).await
+    }
+}
+
+impl Asked {
+    fn add(&mut self, errand: Errand) -> ToOld {
+        let Errand { cancel, done } = errand;
+        let id = self.next;
+        self.next += 1;
+        self.waiting.insert(id, done);
+        ToOld::Errand { id, cancel }
+    }
+
+    fn settle(&mut self, id: u64, known: bool) {
+        if let Some(asker) = self.waiting.remove(&id) {
+            // Who asked may be gone.
+            let _ = asker.send(known);
+        }
+    }
+}
