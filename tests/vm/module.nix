@@ -34,10 +34,13 @@ in
       imports = [ stage.nodes.app ];
       environment.systemPackages = [ pkgs.postgresql ];
       # Nobody here has the second one yet.
-      services.helios-proxy.bindAddresses = [
-        "127.0.0.1"
-        "10.9.9.9"
-      ];
+      services.helios-proxy = {
+        bindAddresses = [
+          "127.0.0.1"
+          "10.9.9.9"
+        ];
+        settings.listeners = lib.mkDefault [ { address = "/run/helios-proxy/.s.PGSQL.5432"; } ];
+      };
       systemd.services.first-client = {
         wantedBy = [ "multi-user.target" ];
         after = [ "helios-proxy.service" ];

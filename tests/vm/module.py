@@ -5,6 +5,7 @@ proxy.ready()
 with subtest("the defaults"):
     proxy.writes()
     app.succeed(proxy.psql(port=5433))
+    proxy.writes(host="/run/helios-proxy")
     assert proxy.shows("Type") == "notify-reload"
     assert proxy.shows("StatusText") != "", "the leader in words"
     assert proxy.config()["write_timeout_secs"] == 45
@@ -47,6 +48,7 @@ with subtest("a restart refuses nobody"):
     time.sleep(2)
     said = connector.end()
     assert said["opened"] > 20 and said["refused"] == [], said
+    proxy.writes(host="/run/helios-proxy")
 
 with subtest("a hung daemon is killed and started again"):
     pid = proxy.pid()

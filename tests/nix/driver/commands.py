@@ -5,7 +5,6 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 from .disk import Disk
 from .manifest import System
@@ -175,12 +174,11 @@ class Commands:
         into.mkdir(parents=True, exist_ok=True)
         _copy(self.disk.path(source), into / Path(source).name)
 
-    def journal(self, lines: int, unit: str | None = None) -> str:
+    def journal(self, lines: int) -> str:
         """The end of the journal, also of a machine that is down: its disk is still here."""
-        ask: list[Any] = ["journalctl", "--no-pager", "--output=short-precise", f"--lines={lines}"]
-        ask += [f"--directory={self.disk.root}/var/log/journal"] + ([f"--unit={unit}"] if unit else [])
-        done = subprocess.run(ask, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=30)
-        return done.stdout
+        ask = ["journalctl", "--no-pager", "--output=short-precise", f"--lines={lines}"]
+        ask += [f"--directory={self.disk.root}/var/log/journal"]
+        return subprocess.run(ask, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=30).stdout
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -54,14 +54,14 @@ class Disk:
         for target in ("sysinit.target", "network-online.target"):
             self.link(f"{_UNITS}/{target}.wants/guest-cable.service", "../guest-cable.service")
         self.link(f"{_UNITS}/sysinit.target.wants/nftables.service", "/usr/lib/systemd/system/nftables.service")
-        for group in system.groups:
-            self._account("groupadd", "/etc/group", group)
-        for user in system.users:
-            self._account("useradd", "/etc/passwd", user)
         self.change(System(), system)
 
     def change(self, old: System, new: System) -> None:
         """Takes what only `old` had away and writes what `new` has; a link is replaced in one step."""
+        for group in new.groups:
+            self._account("groupadd", "/etc/group", group)
+        for user in new.users:
+            self._account("useradd", "/etc/passwd", user)
         for path in old.etc.keys() - new.etc.keys():
             self.path(f"/etc/{path}").unlink(missing_ok=True)
         for path, file in new.etc.items():

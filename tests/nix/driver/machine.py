@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .commands import Commands
 from .disk import Disk
-from .manifest import Firewall, Node, System
+from .manifest import Node, System
 from .network import Address, Cable
 from .notices import Notices
 from .patience import DEFAULT, ScriptFailed, retry
@@ -50,17 +50,12 @@ class Machine(Commands):
         self._store = store
         self._folder = folder
         self._cable = Cable(self.name)
-        self._plugged = True
         self._nspawn: subprocess.Popen[bytes] | None = None
         # PID 1 of the guest as the driver counts, once it is known.
         self._leader: int | None = None
 
     def __repr__(self) -> str:
         return f"<machine {self.name}>"
-
-    @property
-    def firewall(self) -> Firewall | None:
-        return self.system.firewall
 
     def is_up(self) -> bool:
         return self._nspawn is not None
@@ -92,7 +87,6 @@ class Machine(Commands):
                 start_new_session=True,
             )
         self._began = time.monotonic()
-        self._plugged = True
 
     def crash(self) -> None:
         """Power loss: nobody hears of it. What the guest's processes had written is on its disk, synced or not."""
@@ -126,12 +120,10 @@ class Machine(Commands):
         self.connect()
         say(f"{self.name}: cable out")
         self._cable.plug(False)
-        self._plugged = False
 
     def unblock(self) -> None:
         say(f"{self.name}: cable in")
         self._cable.plug(True)
-        self._plugged = True
 
     def connect(self) -> int:
         """Waits until the guest takes commands, starting it if need be: PID 1 as the host counts."""

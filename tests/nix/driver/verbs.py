@@ -5,6 +5,13 @@ from .patience import ScriptFailed
 from .saying import say
 from .switch import plan
 
+# What is no unit of the configuration, and how a change of it comes to be.
+_APPLIED = {
+    "firewall": "nft --file /etc/nftables.conf",
+    "sysctl": "systemctl restart systemd-sysctl",
+    "tmpfiles": "systemd-tmpfiles --create",
+}
+
 
 def switch(machine: Machine, name: str | None) -> None:
     """Switches to a specialisation of the node, or back to its own configuration, as `nixos-rebuild switch` does."""
@@ -19,8 +26,9 @@ def switch(machine: Machine, name: str | None) -> None:
         machine.succeed(f"systemctl stop {' '.join(steps.stop)}")
     machine.disk.change(old, new)
     machine.system = new
-    if old.firewall != new.firewall:
-        machine.succeed("nft --file /etc/nftables.conf")
+    for part, command in _APPLIED.items():
+        if getattr(old, part) != getattr(new, part):
+            machine.succeed(command)
     machine.succeed("systemctl reset-failed", "systemctl daemon-reload")
 
     gone = [unit for unit in steps.reload if machine.systemctl(f"is-active --quiet {unit}")[0]]
