@@ -9,7 +9,7 @@ use sd_notify::NotifyState;
 
 use super::house::{House, Listening};
 use crate::Config;
-use crate::net::{Address, Inherited};
+use crate::net::{Address, Inherited, Unfit};
 
 /// systemd's fd store, as far as it is ours.
 #[derive(Debug, Default)]
@@ -63,10 +63,17 @@ impl Store {
     pub(super) fn handed(config: &Config) -> Inherited {
         let mut inherited = Inherited::default();
         for (fd, name) in descriptors() {
-            if let Err(error) = inherited.offer(fd, Some(name.clone())) {
-                tracing::warn!("systemd hands over {name:?}, which is closed: {error}");
-                forget(&name);
+            match inherited.offer(fd, Some(name.clone())) {
+                Ok(()) => continue,
+                // So it goes at each restart with a socket below a RuntimeDirectory.
+                Err(error @ Unfit::Unreachable { .. }) => {
+                    tracing::info!("systemd hands over {name:?}, which is bound anew: {error}");
+                }
+                Err(error) => {
+                    tracing::warn!("systemd hands over {name:?}, which is closed: {error}");
+                }
             }
+            forget(&name);
         }
         let admin = config.admin.iter().map(|admin| Address::Tcp(admin.address));
         let listeners = config.listeners.iter().map(|l| l.address.clone());

@@ -12,7 +12,7 @@ mod tls;
 
 pub(crate) use address::Address;
 pub(crate) use connect::connect_any;
-pub(crate) use inherited::Inherited;
+pub(crate) use inherited::{Inherited, Unfit};
 pub(crate) use listen::{BindError, BindOptions, BoundSet, Socket, bind, is_unassigned};
 pub(crate) use named_file::{FileError, NamedFile, Renewable};
 pub(crate) use names::{Asker, Host, at_port, bare, canonical};

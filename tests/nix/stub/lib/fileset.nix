@@ -22,6 +22,12 @@ let
       throw "lib.fileset: ${text x} does not exist";
 in
 {
+  union =
+    one: other:
+    lib.fileset.unions [
+      one
+      other
+    ];
   unions =
     sets:
     let

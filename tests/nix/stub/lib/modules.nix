@@ -225,4 +225,8 @@ in
       type = lib.types.submoduleWith { inherit modules specialArgs; };
     };
 
+  setDefaultModuleLocation = file: module: {
+    _file = file;
+    imports = [ module ];
+  };
 }
