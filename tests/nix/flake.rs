@@ -111,13 +111,9 @@ fn the_source_of_the_package_is_what_cargo_reads_and_no_more() {
     .unwrap();
     let metadata: serde_json::Value = serde_json::from_str(&said).unwrap();
     let targets = metadata["packages"][0]["targets"].as_array().unwrap();
-    for name in [
-        "helios-proxy",
-        "heliosdb_proxy",
-        "demo",
-        "failover",
-        "walls",
-    ] {
-        assert!(targets.iter().any(|t| t["name"] == name), "{name}");
+    assert!(targets.len() > 5);
+    for target in targets {
+        let file = Path::new(target["src_path"].as_str().unwrap());
+        assert!(file.exists(), "{}", file.display());
     }
 }

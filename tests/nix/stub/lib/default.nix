@@ -9,8 +9,8 @@ let
     // part ./modules.nix
     // {
       inherit lib;
-      types = part ./types.nix;
-      inherit (part ./types.nix) mkOptionType mergeEqualOption;
+      types = part ./types;
+      inherit (lib.types) mkOptionType mergeEqualOption;
       fileset = part ./fileset.nix;
       strings = part ./strings.nix;
       inherit (part ./fileset.nix) cleanSource;

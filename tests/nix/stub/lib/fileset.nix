@@ -22,12 +22,6 @@ let
       throw "lib.fileset: ${text x} does not exist";
 in
 {
-  union =
-    one: other:
-    lib.fileset.unions [
-      one
-      other
-    ];
   unions =
     sets:
     let

@@ -225,8 +225,4 @@ in
       type = lib.types.submoduleWith { inherit modules specialArgs; };
     };
 
-  setDefaultModuleLocation = file: module: {
-    _file = file;
-    imports = [ module ];
-  };
 }

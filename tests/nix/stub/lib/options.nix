@@ -9,20 +9,6 @@ lib: {
       example = true;
       description = "Whether to enable ${what}.";
     };
-  mkPackageOption =
-    pkgs: name:
-    {
-      default ? name,
-      nullable ? false,
-      extraDescription ? "",
-      ...
-    }:
-    lib.mkOption {
-      type = if nullable then lib.types.nullOr lib.types.package else lib.types.package;
-      default = if default == null then null else lib.getAttrFromPath (lib.toList default) pkgs;
-      defaultText = lib.literalExpression "pkgs.${lib.concatStringsSep "." (lib.toList default)}";
-      description = "The ${lib.concatStringsSep "." (lib.toList name)} package to use. ${extraDescription}";
-    };
   literalExpression = text: {
     _type = "literalExpression";
     inherit text;
@@ -33,28 +19,6 @@ lib: {
   };
   isOption = lib.isType "option";
   showOption = lib.concatStringsSep ".";
-
-  # An old option path that stands for a new one.
-  mkAliasOptionModule =
-    from: to:
-    { config, options, ... }:
-    {
-      options = lib.setAttrByPath from (
-        lib.mkOption {
-          type = lib.types.unspecified;
-          description = "Alias of {option}`${lib.showOption to}`.";
-          apply = _: lib.getAttrFromPath to config;
-        }
-      );
-      config =
-        let
-          old = lib.getAttrFromPath from options;
-        in
-        lib.mkMerge (
-          map (definition: lib.setAttrByPath to definition) (lib.optionals old.isDefined old.rawDefinitions)
-        );
-    };
-  mkRenamedOptionModule = lib.mkAliasOptionModule;
 
   # Every option below a set of options, those inside submodules included.
   optionAttrSetToDocList =

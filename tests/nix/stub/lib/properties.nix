@@ -32,9 +32,6 @@ in
   mkOptionDefault = lib.mkOverride 1500;
   mkDefault = lib.mkOverride 1000;
   mkForce = lib.mkOverride 50;
-  mkVMOverride = lib.mkOverride 10;
-  mkBefore = lib.mkOrder 500;
-  mkAfter = lib.mkOrder 1500;
 
   # Conditions decided and merges taken apart.
   unfoldDefinition =

@@ -19,10 +19,6 @@ in
   concatMapStringsSep =
     sep: f: list:
     b.concatStringsSep sep (map f list);
-  concatLines = lib.concatMapStrings (line: line + "\n");
-  concatMapAttrsStringSep =
-    sep: f: set:
-    b.concatStringsSep sep (lib.mapAttrsToList f set);
   optionalString = wanted: text: if wanted then text else "";
   hasPrefix = prefix: text: b.substring 0 (b.stringLength prefix) text == prefix;
   hasSuffix =
@@ -45,22 +41,11 @@ in
   stringToCharacters = text: lib.genList (i: b.substring i 1 text) (b.stringLength text);
   escape = signs: b.replaceStrings signs (map (sign: "\\" + sign) signs);
   escapeRegex = lib.escape (lib.stringToCharacters "\\[{()^$?*+|.");
-  escapeShellArg = x: "'${b.replaceStrings [ "'" ] [ "'\\''" ] (toString x)}'";
-  escapeShellArgs = lib.concatMapStringsSep " " lib.escapeShellArg;
-  boolToString = x: if x then "true" else "false";
   lowerChars = lib.stringToCharacters "abcdefghijklmnopqrstuvwxyz";
   upperChars = lib.stringToCharacters "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
   toLower = b.replaceStrings lib.upperChars lib.lowerChars;
   toUpper = b.replaceStrings lib.lowerChars lib.upperChars;
-  toInt =
-    text:
-    let
-      digits = b.match "0*([0-9]+)" text;
-    in
-    if digits == null then throw "${text} is not a number" else b.fromJSON (b.head digits);
   trim = text: b.head (b.match "[[:space:]]*(.*[^[:space:]]|)[[:space:]]*" text);
-  versionOlder = one: other: b.compareVersions one other < 0;
-  versionAtLeast = one: other: !lib.versionOlder one other;
   sanitizeDerivationName =
     text:
     b.unsafeDiscardStringContext (

@@ -10,7 +10,6 @@ in
     any
     attrNames
     attrValues
-    catAttrs
     concatLists
     concatMap
     elem
@@ -20,7 +19,6 @@ in
     functionArgs
     genList
     groupBy
-    hasAttr
     head
     intersectAttrs
     isAttrs
@@ -41,66 +39,30 @@ in
     sort
     tail
     toJSON
-    zipAttrsWith
     ;
 
   max = x: y: if x < y then y else x;
-  min = x: y: if y < x then y else x;
   id = x: x;
-  const = x: _: x;
-  flip =
-    f: x: y:
-    f y x;
-  pipe = lib.foldl' (x: f: f x);
   toFunction = f: if lib.isFunction f then f else _: f;
 
   optional = wanted: x: if wanted then [ x ] else [ ];
   optionals = wanted: list: if wanted then list else [ ];
   optionalAttrs = wanted: set: if wanted then set else { };
-  singleton = x: [ x ];
   toList = x: if lib.isList x then x else [ x ];
   last = list: b.elemAt list (b.length list - 1);
-  init = list: lib.genList (b.elemAt list) (b.length list - 1);
   range = from: to: lib.genList (i: from + i) (if to < from then 0 else to - from + 1);
   imap0 = f: list: lib.genList (i: f i (b.elemAt list i)) (b.length list);
   imap1 = f: lib.imap0 (i: f (i + 1));
   unique = lib.foldl' (seen: x: if lib.elem x seen then seen else seen ++ [ x ]) [ ];
-  allUnique = list: b.length (lib.unique list) == b.length list;
   flatten = x: if lib.isList x then lib.concatMap lib.flatten x else [ x ];
-  subtractLists = away: lib.filter (x: !lib.elem x away);
-  intersectLists = other: lib.filter (x: lib.elem x other);
-  findFirst =
-    wanted: otherwise: list:
-    let
-      found = lib.filter wanted list;
-    in
-    if found == [ ] then otherwise else lib.head found;
-  count = wanted: list: b.length (lib.filter wanted list);
-  cartesianProduct =
-    lists:
-    lib.foldl' (
-      sets: name: lib.concatMap (set: map (value: set // { ${name} = value; }) lists.${name}) sets
-    ) [ { } ] (lib.attrNames lists);
 
   nameValuePair = name: value: { inherit name value; };
   genAttrs = names: f: lib.listToAttrs (map (name: lib.nameValuePair name (f name)) names);
   mapAttrs' = f: set: lib.listToAttrs (lib.mapAttrsToList f set);
   mapAttrsToList = f: set: map (name: f name set.${name}) (lib.attrNames set);
-  attrsToList = lib.mapAttrsToList lib.nameValuePair;
   filterAttrs = wanted: set: removeAttrs set (lib.filter (n: !wanted n set.${n}) (lib.attrNames set));
-  concatMapAttrs = f: set: lib.foldl' (all: part: all // part) { } (lib.mapAttrsToList f set);
   mergeAttrsList = lib.foldl' (all: part: all // part) { };
   getAttrs = names: set: lib.genAttrs names (name: set.${name});
-  hasAttrByPath =
-    path: set:
-    path == [ ] || set ? ${lib.head path} && lib.hasAttrByPath (lib.tail path) set.${lib.head path};
-  attrByPath =
-    path: otherwise: set:
-    if lib.hasAttrByPath path set then lib.getAttrFromPath path set else otherwise;
-  getAttrFromPath = path: set: lib.foldl' (at: name: at.${name}) set path;
-  setAttrByPath =
-    path: value:
-    if path == [ ] then value else { ${lib.head path} = lib.setAttrByPath (lib.tail path) value; };
   recursiveUpdate =
     left: right:
     left
@@ -112,11 +74,6 @@ in
       in
       if deeper new && deeper old then lib.recursiveUpdate old new else new
     ) right;
-  filterAttrsRecursive =
-    wanted: set:
-    lib.mapAttrs (_: x: if lib.isAttrs x then lib.filterAttrsRecursive wanted x else x) (
-      lib.filterAttrs wanted set
-    );
 
   isDerivation = x: lib.isType "derivation" x || x.type or null == "derivation";
   isType = type: x: lib.isAttrs x && x._type or null == type;
@@ -124,16 +81,12 @@ in
     x: lib.isString x || lib.isPath x || lib.isAttrs x && (x ? outPath || x ? __toString);
 
   warn = message: b.trace "evaluation warning: ${message}";
-  warnIf = wrong: message: if wrong then lib.warn message else lib.id;
   throwIf = wrong: message: if wrong then throw message else lib.id;
-  throwIfNot = right: lib.throwIf (!right);
-  assertMsg = right: message: right || throw message;
 
   getExe = package: lib.getExe' package (package.meta.mainProgram or package.pname or package.name);
   getExe' = package: program: "${package}/bin/${program}";
   makeBinPath = lib.concatMapStringsSep ":" (package: "${package}/bin");
   importTOML = file: b.fromTOML (b.readFile file);
-  importJSON = file: b.fromJSON (b.readFile file);
   callPackageWith =
     scope: file: own:
     let
@@ -157,5 +110,4 @@ in
     "x86_64-linux"
     "aarch64-linux"
   ];
-  maintainers = { };
 }

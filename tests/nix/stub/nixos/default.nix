@@ -25,8 +25,6 @@ lib.evalModules {
           pkgs = lib.mkDefault (
             lib.foldl' (pkgs: pkgs.extend) (pkgsFor config.nixpkgs.hostPlatform) config.nixpkgs.overlays
           );
-          baseModules = [ ];
-          utils = import ./utils.nix { inherit lib; };
         };
       }
     )

@@ -41,7 +41,6 @@ let
 in
 rec {
   runCommand = name: attributes: fromScript (attributes // { inherit name; });
-  runCommandLocal = runCommand;
 
   writeText =
     name: text:
@@ -49,12 +48,6 @@ rec {
       inherit text;
       passAsFile = [ "text" ];
     } ''cp "$textPath" "$out"'';
-  writeTextDir =
-    path: text:
-    runCommand (baseNameOf path) {
-      inherit text;
-      passAsFile = [ "text" ];
-    } ''install -Dm644 "$textPath" "$out/${path}"'';
   writeShellScript =
     name: text:
     runCommand name {
@@ -68,42 +61,6 @@ rec {
       passAsFile = [ "text" ];
       meta.mainProgram = name;
     } ''install -Dm755 "$textPath" "$out/bin/${name}"'';
-  writeShellApplication =
-    {
-      name,
-      text,
-      runtimeInputs ? [ ],
-      ...
-    }:
-    writeShellScriptBin name ''
-      set -euo pipefail
-      export PATH="${lib.makeBinPath runtimeInputs}:$PATH"
-      ${text}
-    '';
-  symlinkJoin =
-    {
-      name,
-      paths,
-      postBuild ? "",
-      meta ? { },
-      passthru ? { },
-      ...
-    }:
-    runCommand name { inherit meta passthru; } ''
-      mkdir "$out"
-      for path in ${toString paths}; do cp -rs --no-preserve=mode "$path/." "$out/"; done
-      ${postBuild}
-    '';
-  linkFarm =
-    name: entries:
-    runCommand name { } ''
-      mkdir "$out"
-      ${lib.concatMapStringsSep "\n" (entry: ''
-        mkdir -p "$out/$(dirname ${entry.name})"
-        ln -s ${entry.path} "$out/${entry.name}"
-      '') entries}
-    '';
-  emptyDirectory = runCommand "empty-directory" { } ''mkdir "$out"'';
   mkShell =
     attributes:
     runCommand "shell" {

@@ -51,7 +51,6 @@ named
 // inSbin
 // {
   inherit postgresql;
-  postgresql_17 = postgresql;
   prometheus = at "/usr/bin" "prometheus" // {
     cli = at "/usr/bin" "promtool";
   };
