@@ -10,9 +10,10 @@ use tokio::time::Instant;
 use super::client::Client;
 use super::ear::Ear;
 use super::forward::{Forward, Way};
+use super::hearing::Hearing;
 use super::listener::Listener;
 use super::parcel::{Bytes, Head, Parcel, Session, What};
-use super::relay::{Hearing, Relay, Tokens};
+use super::relay::{Relay, Tokens};
 use super::stay::{self, Stage, Waiting};
 use super::stream::{Peer, Stream};
 use super::worker::{Alive, Worker};
@@ -194,7 +195,10 @@ impl Worker {
 impl Adopted {
     async fn go_on(self, worker: Rc<Worker>, listener: Rc<Listener>) {
         match self {
-            Self::Session(relay) => relay.spawn(),
+            Self::Session(relay) => {
+                worker.packer.ask(&relay.tokens.seat.place);
+                relay.spawn();
+            }
             Self::Client(new) => {
                 let Newcomer {
                     client,

@@ -9,9 +9,10 @@ use tokio::time::Instant;
 
 use super::client::Client;
 use super::forward::{Forward, Scan, Way};
+use super::hearing::Hearing;
 use super::pack::{Tries, Turn, Verdict};
 use super::parcel::{Bytes, Head, Held, Parcel, Session, What};
-use super::relay::{Hearing, Relay, Tokens};
+use super::relay::{Relay, Tokens};
 use super::stay::{Stage, Stay};
 use super::stream::Stream;
 use super::worker::Worker;

@@ -14,6 +14,7 @@ mod errand;
 mod error;
 mod forward;
 mod goodbye;
+mod hearing;
 mod leave;
 mod limits;
 mod listener;

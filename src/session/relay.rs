@@ -11,13 +11,12 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Sleep;
 
-use super::cancel::CancelKey;
 use super::ear::Ear;
-use super::forward::{Broken, Forward, Moved, Pass, Scan};
+use super::forward::{Broken, Forward, Moved, Pass};
 use super::goodbye;
+use super::hearing::Hearing;
 use super::limits::Counted;
-use super::registry::{Order, Place, Seat};
-use super::shared::Shared;
+use super::registry::{Order, Seat};
 use super::worker::{Alive, Worker};
 use crate::metrics;
 
@@ -45,15 +44,6 @@ pub(super) struct Relay {
     pub(super) hearing: Hearing,
     /// While draining and idle, or after the server's end.
     timer: Option<Pin<Box<Sleep>>>,
-}
-
-/// What is heard of the server's bytes.
-pub(super) struct Hearing {
-    /// Until the first ReadyForQuery.
-    pub(super) ear: Option<Box<Ear>>,
-    pub(super) key: Option<CancelKey>,
-    /// The server is a standby, and nothing more of it may pass.
-    pub(super) in_recovery: bool,
 }
 
 /// Why a relay is over.
@@ -366,36 +356,5 @@ impl Relay {
                 drop((_counted, _descriptors, _alive));
             });
         }
-    }
-}
-
-impl Hearing {
-    fn hear(
-        &mut self,
-        mut chunk: &[u8],
-        scan: &mut Option<Scan>,
-        place: &Place,
-        shared: &Shared,
-    ) -> Pass {
-        let mut pass = Pass::All;
-        if let Some(ear) = &mut self.ear {
-            let heard = ear.hear(chunk, place, shared);
-            if heard.key.is_some() {
-                self.key = heard.key;
-            }
-            if heard.ready {
-                self.ear = None;
-            }
-            if let Some(end) = heard.in_recovery {
-                self.in_recovery = true;
-                chunk = &chunk[..end];
-                pass = Pass::Cut(end);
-            }
-        }
-        shared.metrics.bytes_to_client.inc_by(chunk.len() as u64);
-        if let Some(scan) = scan {
-            scan.pass_down(chunk);
-        }
-        pass
     }
 }

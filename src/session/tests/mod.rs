@@ -1,11 +1,15 @@
 //! Sessions on real loopback sockets, with a tracker that the test plays.
 
 mod drain;
+mod elder;
 mod forward;
 mod hold;
 mod moves;
+mod pair;
 mod parcels;
+mod random_moves;
 mod stand;
+mod waiting;
 
 /// What a future of `make`'s takes.
 fn size<A, F: Future>(_: impl Fn(A) -> F) -> usize {
