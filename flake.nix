@@ -43,7 +43,7 @@
       };
 
       devShells = perSystem (pkgs: {
-        default = pkgs.callPackage ./nixos/shell.nix { helios-proxy = packageOf pkgs; };
+        default = pkgs.callPackage ./nixos/shell.nix { };
       });
 
       checks = perSystem (

@@ -1,7 +1,7 @@
 # The development shell: `cargo test` and `cargo demo` find all that they start on PATH.
 {
   mkShell,
-  helios-proxy,
+  cargo,
   clippy,
   deadnix,
   etcd,
@@ -13,16 +13,17 @@
   postgresql,
   prometheus,
   rust-analyzer,
+  rustc,
   rustfmt,
   statix,
   util-linux,
 }:
 mkShell {
-  # The compiler of the package, and with it cargo.
-  inputsFrom = [ helios-proxy ];
   packages = [
+    cargo
     clippy
     rust-analyzer
+    rustc
     rustfmt
 
     # The cluster of the tests and the demo, and its faults.

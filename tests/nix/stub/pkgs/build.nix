@@ -64,6 +64,6 @@ rec {
   mkShell =
     attributes:
     runCommand "shell" {
-      inputs = attributes.packages or [ ] ++ attributes.inputsFrom or [ ];
+      inputs = attributes.packages;
     } ''echo "$inputs" > "$out"'';
 }
