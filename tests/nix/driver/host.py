@@ -23,6 +23,7 @@ _NEEDED = {
     "nsenter": "util-linux",
     "ip": "iproute2",
 }
+_NAMESPACES = ["--mount", "--net", "--ipc", "--cgroup", "--pid", "--mount-proc"]
 # How long the inner process may take to put the guests down.
 _FAREWELL = 20
 
@@ -71,6 +72,7 @@ def _require() -> None:
     for program, package in _NEEDED.items():
         if shutil.which(program) is None:
             raise NotHere(f"there is no {program} (package {package})")
+    run("unshare", *_NAMESPACES, "--fork", "true")
 
 
 def _inner(arguments: list[str], cgroup: Path, folder: Path) -> int:
@@ -78,7 +80,7 @@ def _inner(arguments: list[str], cgroup: Path, folder: Path) -> int:
         (cgroup / "cgroup.procs").write_text("0")
 
     # Whoever dies takes the next one with it, down to the guests: `unshare` is deaf to anything but SIGKILL.
-    inner = ["setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--net", "--ipc", "--cgroup", "--pid", "--mount-proc"]
+    inner = ["setpriv", "--pdeathsig=KILL", "unshare", *_NAMESPACES]
     inner += ["--fork", "--kill-child=SIGTERM", sys.executable, "-m", __package__, *arguments]
     for sign in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(sign, lambda *_: sys.exit(143))
@@ -106,10 +108,13 @@ def _members(cgroup: Path) -> list[Path]:
 
 
 def _settle(cgroup: Path) -> None:
-    """Until nobody is in the group: with patience first, then without."""
-    end = time.monotonic() + _FAREWELL
+    """Until nobody is in the group: with patience first, then without, and not for ever."""
+    began = time.monotonic()
     while pids := [pid for group in _members(cgroup) for pid in (group / "cgroup.procs").read_text().split()]:
-        if time.monotonic() > end:
+        waited = time.monotonic() - began
+        if waited > 2 * _FAREWELL:
+            break
+        if waited > _FAREWELL:
             for pid in pids:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(pid), signal.SIGKILL)

@@ -92,7 +92,7 @@ class Machine(Commands):
         """Power loss: nobody hears of it. What the guest's processes had written is on its disk, synced or not."""
         if self._nspawn:
             say(f"{self.name}: forced crash")
-            leader = self.connect()
+            leader = self._heard_leader()
             self._cable.cut()
             os.kill(leader, signal.SIGKILL)
             self.wait_for_shutdown()

@@ -30,15 +30,8 @@ class _Checks(unittest.TestCase):
 
 def run(manifest: Manifest, root: Path, folder: Path) -> bool:
     """Whether the script ended well. However it ended, no guest is left."""
-    network.lay()
-    machines: list[Machine] = []
+    machines = _furnished(manifest, root, folder)
     try:
-        everybody = network.addresses(list(manifest.nodes))
-        for address in everybody:
-            node, place = manifest.nodes[address.name], folder / address.name
-            disk = Disk(place, root)
-            disk.furnish(address, everybody, node.base)
-            machines.append(Machine(address, node, disk, network.BRIDGE, manifest.store, place))
         _execute(manifest, _words(machines))
         say("the script ended well")
         return True
@@ -51,6 +44,19 @@ def run(manifest: Manifest, root: Path, folder: Path) -> bool:
             signal.signal(sign, signal.SIG_IGN)
         for machine in machines:
             machine.release()
+
+
+def _furnished(manifest: Manifest, root: Path, folder: Path) -> list[Machine]:
+    """Every machine with its disk, none started yet."""
+    network.lay()
+    everybody = network.addresses(list(manifest.nodes))
+    machines = []
+    for address in everybody:
+        node, place = manifest.nodes[address.name], folder / address.name
+        disk = Disk(place, root)
+        disk.furnish(address, everybody, node.base)
+        machines.append(Machine(address, node, disk, network.BRIDGE, manifest.store, place))
+    return machines
 
 
 def _execute(manifest: Manifest, words: dict[str, Any]) -> None:
