@@ -71,7 +71,7 @@ impl Flake {
     pub fn eval(&self, attribute: &str, apply: &str) -> Result<Value, LabError> {
         let url = self.url(Some(attribute));
         let said = process::run(&mut self.command(&["eval", "--json", "--apply", apply, &url]))?;
-        Ok(serde_json::from_str(&said).unwrap_or_default())
+        value(&said)
     }
 
     /// Builds an output, such as `checks.x86_64-linux.vm-module.manifest`, and tells its path in the store.
@@ -95,6 +95,10 @@ impl Flake {
     pub fn value_of(&self, file: &str, attribute: &str) -> Result<Value, LabError> {
         let words = ["eval", "--impure", "--json", "--file", file, attribute];
         let said = process::run(self.nix.command(&words).current_dir(self.folder()))?;
-        Ok(serde_json::from_str(&said).unwrap_or_default())
+        value(&said)
     }
+}
+
+fn value(said: &str) -> Result<Value, LabError> {
+    serde_json::from_str(said).map_err(|error| LabError::Refused(format!("{error}: {said}")))
 }

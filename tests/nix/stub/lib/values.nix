@@ -81,7 +81,6 @@ in
     x: lib.isString x || lib.isPath x || lib.isAttrs x && (x ? outPath || x ? __toString);
 
   warn = message: b.trace "evaluation warning: ${message}";
-  throwIf = wrong: message: if wrong then throw message else lib.id;
 
   getExe = package: lib.getExe' package (package.meta.mainProgram or package.pname or package.name);
   getExe' = package: program: "${package}/bin/${program}";
