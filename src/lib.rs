@@ -29,7 +29,7 @@
 //! | [`session`] | one client's stay: greet → route → dial → prologue → relay → goodbye |
 //! | [`admin`] | facts as JSON, as metrics and as words |
 //! | [`config`] | the TOML as written and the [`Config`] it becomes |
-//! | [`daemon`] | being a process: command line, signals, systemd, logs, and [`House`] |
+//! | [`daemon`] | being a process: command line, signals, systemd, logs, the hand-over to a new binary, and [`House`] |
 //!
 //! Two threads: *control* runs poller, tracker and admin; *worker* runs the sessions. A busy relay does not age
 //! the lease. Rooms meet in `watch` channels with one writer each; whether something is still valid is asked by

@@ -15,4 +15,5 @@ mod postgres {
     mod replication;
     mod server;
     mod tls;
+    mod upgrades;
 }

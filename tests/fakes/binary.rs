@@ -6,12 +6,17 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
 use super::{eventually, locked};
 
 /// The binary with a configuration in a file of its own; ended when dropped.
 #[derive(Debug)]
 pub struct Proxy {
     child: Child,
+    /// Those that took over, the newest last.
+    heirs: Vec<i32>,
     pub addr: SocketAddr,
     log: Arc<Mutex<Vec<String>>>,
     _folder: tempfile::TempDir,
@@ -44,6 +49,7 @@ impl Proxy {
         });
         let proxy = Self {
             child,
+            heirs: Vec::new(),
             addr,
             log,
             _folder: folder,
@@ -56,19 +62,46 @@ impl Proxy {
         proxy
     }
 
+    /// The process that serves.
+    fn head(&self) -> i32 {
+        let first = i32::try_from(self.child.id()).expect("a process id");
+        self.heirs.last().copied().unwrap_or(first)
+    }
+
+    /// A new process takes over; returns once it is the only one.
+    pub async fn upgrade(&mut self, single_within: Duration) {
+        let old = self.head();
+        kill(Pid::from_raw(old), Signal::SIGUSR2).expect("a living process");
+        let mut heir: Option<i32> = None;
+        let handed = eventually(single_within, || {
+            let log = self.log();
+            let mut said = log.iter().filter_map(|line| {
+                let after = line.split("handed over to process ").nth(1)?;
+                after.split(' ').next()?.parse().ok()
+            });
+            heir = said.nth(self.heirs.len());
+            heir.is_some()
+        })
+        .await;
+        assert!(handed, "it does not hand over: {:?}", self.log());
+        self.heirs.extend(heir);
+        let single = eventually(single_within, || is_gone(old)).await;
+        assert!(single, "process {old} stays: {:?}", self.log());
+    }
+
     pub fn log(&self) -> Vec<String> {
         locked(&self.log).clone()
     }
 
     pub fn descriptors(&self) -> usize {
-        std::fs::read_dir(format!("/proc/{}/fd", self.child.id()))
+        std::fs::read_dir(format!("/proc/{}/fd", self.head()))
             .expect("the child process")
             .count()
     }
 
     /// Resident memory of its own (no files), in KiB.
     pub fn memory(&self) -> u64 {
-        let file = format!("/proc/{}/status", self.child.id());
+        let file = format!("/proc/{}/status", self.head());
         let status = std::fs::read_to_string(file).expect("a living process");
         let own = status
             .lines()
@@ -80,7 +113,17 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
+        for heir in &self.heirs {
+            let _ = kill(Pid::from_raw(*heir), Signal::SIGKILL);
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Has it ended, waited for or not?
+pub fn is_gone(process: i32) -> bool {
+    let state = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let state = state.rsplit(')').next().unwrap_or_default().trim_start();
+    state.is_empty() || state.starts_with('Z')
 }

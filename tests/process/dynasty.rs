@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio::process::Command;
 
 use super::daemon::{Daemon, PATIENCE, free, get};
+use crate::fakes::binary::is_gone;
 use crate::fakes::cluster::{Cluster, Tempo};
 use crate::fakes::{eventually, ms, within};
 
@@ -150,10 +151,4 @@ impl Dynasty {
         let gone = eventually(PATIENCE, || is_gone(process)).await;
         assert!(gone, "process {process} lives on:\n{}", self.daemon.log());
     }
-}
-
-pub fn is_gone(process: i32) -> bool {
-    let state = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    let state = state.rsplit(')').next().unwrap_or_default().trim_start();
-    state.is_empty() || state.starts_with('Z')
 }

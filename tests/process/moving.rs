@@ -8,7 +8,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::process::Command;
 
-use super::dynasty::{BINARY, Dynasty, is_gone};
+use super::dynasty::{BINARY, Dynasty};
+use crate::fakes::binary::is_gone;
 use crate::fakes::client::Client;
 use crate::fakes::cluster::Cluster;
 use crate::fakes::{eventually, wire};

@@ -7,7 +7,8 @@ use tokio::net::TcpStream;
 use tokio::process::Command;
 
 use super::daemon::{free, get};
-use super::dynasty::{BINARY, Dynasty, is_gone};
+use super::dynasty::{BINARY, Dynasty};
+use crate::fakes::binary::is_gone;
 use crate::fakes::client::Client;
 use crate::fakes::cluster::Cluster;
 use crate::fakes::eventually;
