@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use toml::Table;
 use tracing::{error, info, warn};
 
@@ -272,12 +272,15 @@ impl Life {
 }
 
 /// Ticks as often as the watchdog wants to be fed, or never.
+///
+/// At once for the first time: systemd counts on from the last meal when the main process changes, and with one
+/// hand-over after the other each process would leave that to the next.
 pub(super) struct Beat(Option<tokio::time::Interval>);
 
 impl Beat {
     pub(super) fn new(every: Option<Duration>) -> Self {
         Self(every.map(|every| {
-            let mut beat = interval_at(Instant::now() + every, every);
+            let mut beat = interval(every);
             beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
             beat
         }))
@@ -290,5 +293,24 @@ impl Beat {
             }
             None => std::future::pending().await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_begins_to_feed_the_watchdog_does_not_wait_for_the_first_time() {
+        let every = Duration::from_secs(5);
+        let begun = Instant::now();
+        let mut beat = Beat::new(Some(every));
+
+        beat.next().await;
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        beat.next().await;
+        assert_eq!(begun.elapsed(), every);
     }
 }
