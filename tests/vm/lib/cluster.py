@@ -1,3 +1,4 @@
+# The words of the cluster scenarios: the cluster, its clients, what may be done to it and what must be true of it.
 import json
 import time
 

@@ -35,7 +35,7 @@ in
           postgresql = {
             use_pg_rewind = true;
             parameters = {
-              max_connections = 400;
+              max_connections = 500;
               shared_buffers = "32MB";
               min_wal_size = "32MB";
               max_wal_size = "256MB";

@@ -1,3 +1,4 @@
+# What a guest is told in other words.
 def switch(machine, name):
     """Switches a machine of NixOS to one of its specialisations, or back to what it was booted with."""
     system = "/run/booted-system"

@@ -48,3 +48,20 @@ class Unit:
         asked = f"journalctl --boot --output=json --unit={self.name} _COMM=helios-proxy"
         lines = [json.loads(line) for line in self.machine.succeed(asked).splitlines()]
         return [line for line in lines if words in line["MESSAGE"]]
+
+    def program(self):
+        """What its main process runs."""
+        return self.machine.succeed(f"readlink /proc/{self.pid()}/exe").strip()
+
+    def configured(self):
+        """What the configuration wants it to run."""
+        return self.machine.succeed("readlink -f /etc/helios-proxy/helios-proxy").strip()
+
+    def alone(self):
+        """Waits until the main process is the only one."""
+
+        def left():
+            status, pids = self.machine.execute("pgrep --exact helios-proxy")
+            return status == 0 and pids.split() == [str(self.pid())]
+
+        until("one process", left, 10)
