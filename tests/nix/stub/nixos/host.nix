@@ -34,7 +34,6 @@ in
   options = {
     assertions = option (types.listOf types.unspecified) [ ];
     warnings = option (types.listOf types.str) [ ];
-    meta = option (types.attrsOf types.raw) { };
     system.stateVersion = option types.str "26.05";
     nixpkgs = {
       hostPlatform = lib.mkOption { type = types.str; };
@@ -43,20 +42,15 @@ in
     environment = {
       etc = option (types.attrsOf (types.submodule file)) { };
       systemPackages = option (types.listOf types.package) [ ];
-      variables = set;
       sessionVariables = set;
     };
     networking = {
       hostName = option types.str "nixos";
       hosts = option (types.attrsOf (types.listOf types.str)) { };
-      useDHCP = option types.bool true;
-      useNetworkd = option types.bool false;
-      interfaces = set;
       firewall = openings // {
         enable = option types.bool true;
         trustedInterfaces = option (types.listOf types.str) [ ];
       };
-      nftables.enable = option types.bool false;
       primaryIPAddress = option types.str "";
     };
     users = {
@@ -64,15 +58,9 @@ in
       groups = option (types.attrsOf (types.attrsOf types.anything)) { };
     };
     boot = {
-      isContainer = option types.bool false;
       kernel.sysctl = set;
-      kernelModules = option (types.listOf types.str) [ ];
     };
     # Accepted, and without a meaning here.
     virtualisation = set;
-    security = set;
-    time = set;
-    i18n = set;
-    documentation = set;
   };
 }

@@ -48,27 +48,9 @@ in
       default = { };
       internal = true;
     };
-    globalEnvironment = lib.mkOption {
-      type = types.attrsOf types.str;
-      default = { };
-    };
-    tmpfiles = {
-      rules = lib.mkOption {
-        type = types.listOf types.str;
-        default = [ ];
-      };
-      settings = lib.mkOption {
-        type = types.attrsOf types.anything;
-        default = { };
-      };
-    };
-    network = lib.mkOption {
-      type = types.attrsOf types.anything;
-      default = { };
-    };
-    package = lib.mkOption {
-      type = types.package;
-      default = pkgs.systemd;
+    tmpfiles.rules = lib.mkOption {
+      type = types.listOf types.str;
+      default = [ ];
     };
   };
   config.systemd.units = lib.mergeAttrsList (map textsOf (lib.attrNames kinds));

@@ -36,8 +36,6 @@ in
     enable = option types.bool true;
     description = option types.str "";
     documentation = option (types.listOf types.str) [ ];
-    overrideStrategy = option types.str "asDropinIfExists";
-    aliases = unitNames;
     wantedBy = unitNames;
     requiredBy = unitNames;
     requires = unitNames;
