@@ -18,8 +18,8 @@ use guests::Guests;
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
-    // Each of them has machines of its own, and all share this one's cores.
-    arguments.test_threads.get_or_insert(1);
+    // Most of their time is waiting, and each has machines of its own; but all share this one's cores.
+    arguments.test_threads.get_or_insert(2);
     let guests = Arc::new(Guests::default());
     let mut trials: Vec<Trial> = scenarios()
         .into_iter()
