@@ -78,6 +78,8 @@ pub(super) enum Fate {
 /// Carries parcels as the two processes do: through frames, and the answer is out before the new one begins.
 pub(super) struct Carrier {
     taken: Arc<AtomicUsize>,
+    /// Of those, the ones that had bytes on their way.
+    laden: Arc<AtomicUsize>,
     back: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
@@ -94,37 +96,49 @@ impl Carrier {
     ) -> Self {
         let (packs, mut packed) = mpsc::channel(8);
         from.commands.send(Command::Pack(packs)).await.unwrap();
-        let (taken, back): (Arc<AtomicUsize>, Arc<AtomicUsize>) = Default::default();
-        let counts = (Arc::clone(&taken), Arc::clone(&back));
+        let [taken, laden, back] = [(); 3].map(|()| Arc::new(AtomicUsize::new(0)));
+        let counts = [&taken, &laden, &back].map(Arc::clone);
         let to = to.commands.clone();
         let task = tokio::spawn(async move {
             while let Some(Packed { parcel, verdict }) = packed.recv().await {
                 let fate = fate();
+                let is_laden = parcel.server.is_some()
+                    && !(parcel.bytes.down.is_empty() && parcel.bytes.up.is_empty());
                 if let Fate::Back = fate {
-                    counts.1.fetch_add(1, Ordering::SeqCst);
+                    counts[2].fetch_add(1, Ordering::SeqCst);
                     let _ = verdict.send(Verdict::GivenBack("a whim".into()));
                     continue;
                 }
                 match adopt(&to, parcel).await {
                     Ok(start) if matches!(fate, Fate::Dies) => drop((start, verdict)),
                     Ok(start) => {
-                        counts.0.fetch_add(1, Ordering::SeqCst);
+                        counts[0].fetch_add(1, Ordering::SeqCst);
+                        counts[1].fetch_add(usize::from(is_laden), Ordering::SeqCst);
                         verdict.send(Verdict::Taken).unwrap();
                         start.go();
                     }
                     Err(error) => {
-                        counts.1.fetch_add(1, Ordering::SeqCst);
+                        counts[2].fetch_add(1, Ordering::SeqCst);
                         let words = error.to_string();
                         verdict.send(Verdict::GivenBack(words)).unwrap();
                     }
                 }
             }
         });
-        Self { taken, back, task }
+        Self {
+            taken,
+            laden,
+            back,
+            task,
+        }
     }
 
     pub(super) fn taken(&self) -> usize {
         self.taken.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn laden(&self) -> usize {
+        self.laden.load(Ordering::SeqCst)
     }
 
     pub(super) fn back(&self) -> usize {
@@ -158,14 +172,13 @@ pub(super) async fn packs(from: &Stand) -> mpsc::Receiver<Packed> {
 pub(super) async fn by_hand(pair: &Pair) -> (Client, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     pair.leads(listener.local_addr().unwrap());
-    by_hand_at(pair, &listener).await
+    greeted(pair.old.client().await, &listener).await
 }
 
-/// The same at a leader that is known already.
-pub(super) async fn by_hand_at(pair: &Pair, leader: &TcpListener) -> (Client, TcpStream) {
-    let mut client = pair.old.client().await;
+/// The same for a client that has said nothing yet, at a leader that is known.
+pub(super) async fn greeted(mut client: Client, leader: &TcpListener) -> (Client, TcpStream) {
     client.send(STARTUP).await;
-    let (mut server, _) = leader.accept().await.unwrap();
+    let (mut server, _) = within(leader.accept()).await.unwrap();
     let mut startup = [0; STARTUP.len()];
     server.read_exact(&mut startup).await.unwrap();
     let mut greeting = message(b'R', &[0; 4]);

@@ -124,7 +124,7 @@ async fn nothing_is_read_by_either_until_the_verdict_is_out() {
 
     verdict.send(Verdict::Taken).unwrap();
     start.go();
-    server.read_exact(&mut query).await.unwrap();
+    within(server.read_exact(&mut query)).await.unwrap();
     assert_eq!(query, QUERY);
 }
 
@@ -182,7 +182,7 @@ async fn an_epoch_that_ends_while_a_session_is_on_its_way_ends_the_session_where
     pair.old.script.follows();
 
     let mut rest = Vec::new();
-    server.read_to_end(&mut rest).await.unwrap();
+    within(server.read_to_end(&mut rest)).await.unwrap();
     assert_eq!(rest, b"", "the connection to the node is gone at once");
     verdict.send(Verdict::Taken).unwrap();
     start.go();
@@ -229,7 +229,7 @@ async fn a_half_closed_session_moves_and_the_rest_still_comes() {
     client.send(QUERY).await;
     client.stream.shutdown().await.unwrap();
     let mut query = Vec::new();
-    server.read_to_end(&mut query).await.unwrap();
+    within(server.read_to_end(&mut query)).await.unwrap();
     assert_eq!(query, QUERY);
 
     let _carrier = Carrier::between(&pair.old, &pair.new).await;
@@ -249,7 +249,7 @@ async fn a_session_in_the_middle_of_a_message_is_busy_and_idle_after_its_end_in_
     let (mut client, mut server) = by_hand(&pair).await;
     client.send(&QUERY[..3]).await;
     let mut part = [0; 3];
-    server.read_exact(&mut part).await.unwrap();
+    within(server.read_exact(&mut part)).await.unwrap();
     let _carrier = Carrier::between(&pair.old, &pair.new).await;
     assert!(pair.moved().await);
 
@@ -301,7 +301,7 @@ async fn a_client_of_a_unix_socket_moves_with_its_session() {
     let mut client = UnixStream::connect(path).await.unwrap();
     let mut greeting = [0; 28];
     client.write_all(STARTUP).await.unwrap();
-    client.read_exact(&mut greeting).await.unwrap();
+    within(client.read_exact(&mut greeting)).await.unwrap();
 
     let _carrier = Carrier::between(&pair.old, &pair.new).await;
     assert!(pair.moved().await);
@@ -398,6 +398,6 @@ async fn what_a_slow_reader_has_not_read_yet_moves_with_the_session() {
     start.go();
 
     let mut got = vec![0; sent.len()];
-    client.stream.read_exact(&mut got).await.unwrap();
+    within(client.stream.read_exact(&mut got)).await.unwrap();
     assert!(got == sent);
 }

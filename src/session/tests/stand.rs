@@ -439,7 +439,7 @@ impl Client {
     }
 }
 
-async fn within<T>(future: impl Future<Output = T>) -> T {
+pub(super) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(5), future)
         .await
         .expect("within five seconds")
