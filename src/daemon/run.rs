@@ -218,8 +218,12 @@ impl Life {
 
     /// Waits for the sessions as long as the configuration says, and not at all after a second signal.
     pub(super) async fn end(mut self, signal: &'static str) -> Result<(), Failure> {
-        let kept = self.house.all_kept();
-        let newcomers = if kept { "still served" } else { "refused" };
+        let kept = !self.is_retired && self.house.all_kept();
+        let newcomers = match (self.is_retired, kept) {
+            (true, _) => "another process's",
+            (false, true) => "still served",
+            (false, false) => "refused",
+        };
         info!("{signal}: newcomers are {newcomers}, waiting for open sessions");
         self.manager.stopping("stopping, waiting for open sessions");
         let mut beat = Beat::new(self.manager.beat());
