@@ -299,7 +299,7 @@ async fn what_no_listener_wants_is_closed_and_forgotten_with_a_line_that_says_wh
     let log = daemon.log();
     for words in [
         &format!("address={everywhere}"),
-        "a socket that no listener wants",
+        "a socket is handed over that no listener wants: closed",
         "\"datagrams\", which is closed: it is a datagram socket",
         "\"file\", which is closed: it is no socket",
         &format!("address={}", path.display()),
