@@ -1,8 +1,9 @@
 cluster.begin()
 proxy = Unit(app)
 first, born = proxy.program(), proxy.shows("InvocationID")
-connector = cluster.client("connector", 200)
+# The steady one last: on a busy machine who comes after it waits in a long line.
 holders = [cluster.client("holder", 80, 20), cluster.client("holder", 5, 5, port=5433)]
+connector = cluster.client("connector", 200)
 
 
 def switched(name):

@@ -3,7 +3,7 @@ import json
 import time
 
 
-def until(what, check, seconds=60):
+def until(what, check, seconds=120):
     """Asks again and again until the answer is not false, and gives that answer."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
