@@ -63,7 +63,7 @@ with subtest("a statement may finish, and newcomers are served meanwhile"):
     time.sleep(1)
     app.succeed(f"systemctl restart {proxy.name}")
     app.wait_until_succeeds("systemctl is-active busy", timeout=10)
-    assert nobody_hurt(connector)["longest_wait"] < 2.5
+    assert nobody_hurt(connector)["longest_wait"] < 3.5
 
 with subtest("between a stop and a start clients wait"):
     connector = cluster.client("connector", 50)
@@ -150,7 +150,7 @@ with subtest("a socket unit keeps a unix socket too, and starts the proxy with i
     for _ in range(3):
         app.succeed(f"systemctl restart {proxy.name}")
         time.sleep(0.5)
-    app.wait_until_succeeds("systemctl is-active visits", timeout=30)
+    app.wait_until_succeeds("systemctl is-active visits", timeout=60)
     nobody_hurt(connector)
 
     app.succeed(f"systemctl stop {proxy.name}")
