@@ -96,7 +96,7 @@ async fn a_slow_api_is_asked_no_more_often_than_it_can_bear() {
     let since = Instant::now();
     tokio::time::sleep(Duration::from_secs(4)).await;
 
-    // A second between two questions: 50 × 30 ms would be more.
+    // A second between two questions: 100 × 20 ms would be more.
     let asked = scene.cluster.nodes[0].rest.asked("/primary", since);
     assert!(asked <= 7, "{asked} questions in 4 s");
 }
