@@ -61,6 +61,8 @@ impl Successor {
         loop {
             let late = owed.late();
             let done = tokio::select! {
+                // What it has answered is read before it is found to be late: what was taken is not here any more.
+                biased;
                 heard = self.link.hear() => match heard {
                     Ok((ToOld::Errand { id, cancel }, _)) => {
                         errands.spawn(run(quay.clone(), id, cancel));
