@@ -1,5 +1,6 @@
 //! A life that goes on in another process: it begins where an older one was, and it ends in a newer one.
 
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tracing::{error, info, warn};
 
@@ -10,6 +11,16 @@ use super::signals::{Call, Signals};
 use super::store::Store;
 use super::upgrade::{Elder, Handovers, NotHandedOver, Program, Ready, Successor};
 use crate::net::Inherited;
+use crate::session::Errand;
+
+/// A house that has taken over.
+struct Arrived {
+    house: House,
+    /// What the old process had and this one's configuration does not want.
+    unwanted: Inherited,
+    counted: Handovers,
+    errands: mpsc::Receiver<Errand>,
+}
 
 /// What became of an attempt to hand over.
 pub(super) enum Handing {
@@ -29,7 +40,7 @@ pub(super) async fn take_over(
 ) -> Result<(), Failure> {
     let (pid, version) = (elder.pid, elder.version.clone());
     let arriving = arrive(&mut elder, source);
-    let (house, mut left, counted) = tokio::select! {
+    let arrived = tokio::select! {
         arrived = arriving => match arrived {
             Ok(arrived) => arrived,
             Err(failure) => {
@@ -40,24 +51,27 @@ pub(super) async fn take_over(
         // The older process serves on.
         _ = signals.end() => return Ok(()),
     };
+    let Arrived {
+        house,
+        mut unwanted,
+        counted,
+        errands,
+    } = arrived;
     elder.serving().await;
     house.handovers("ok").inc_by(counted.ok + 1);
     house.handovers("failed").inc_by(counted.failed);
     info!("took over from process {pid} (version {version})");
     let mut life = Life::new(house, program, signals);
-    Store::close_unwanted(&mut left, &[]);
+    Store::close_unwanted(&mut unwanted, &[]);
     life.store.keep(&life.house);
     life.reload = format!("took over from process {pid}");
     life.manager.ready(&life.status());
-    tokio::spawn(elder.receive(life.house.quay()));
+    tokio::spawn(elder.receive(life.house.quay(), errands));
     life.live(source).await
 }
 
 /// As far as there is a way back, and one step further.
-async fn arrive(
-    elder: &mut Elder,
-    source: &Source,
-) -> Result<(House, Inherited, Handovers), Failure> {
+async fn arrive(elder: &mut Elder, source: &Source) -> Result<Arrived, Failure> {
     let config = source.load()?;
     doubt(&config);
     let (mut inherited, estate) = elder.estate().await?;
@@ -68,8 +82,15 @@ async fn arrive(
         return Err(Failure::Broken("the tracker".to_owned()));
     }
     announce(&house);
+    // Before the first cancel can come.
+    let errands = house.quay().has_elder();
     house.open_doors();
-    Ok((house, inherited, estate.handovers))
+    Ok(Arrived {
+        house,
+        unwanted: inherited,
+        counted: estate.handovers,
+        errands,
+    })
 }
 
 impl Life {

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
-use super::daemon::{Daemon, PATIENCE, free, get};
+use super::daemon::{Daemon, PATIENCE, get};
 use crate::fakes::binary::is_gone;
 use crate::fakes::cluster::{Cluster, Tempo};
 use crate::fakes::{eventually, ms, within};
@@ -47,7 +47,9 @@ impl Dynasty {
         top: &str,
         command: impl FnOnce(&Path) -> Command,
     ) -> Self {
-        let (listen, admin) = (free(), free());
+        // No other test has this address, and the kernel gives it to no connection.
+        let own = |port| SocketAddr::new(cluster.beside(), port);
+        let (listen, admin) = (own(25_432), own(29_090));
         let toml = cluster.toml_with(&Tempo {
             top: top.to_owned(),
             ..Tempo::default()

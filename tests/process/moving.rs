@@ -8,11 +8,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::process::Command;
 
+use super::daemon::PATIENCE;
 use super::dynasty::{BINARY, Dynasty};
 use crate::fakes::binary::is_gone;
-use crate::fakes::client::Client;
+use crate::fakes::client::{Client, cancel};
 use crate::fakes::cluster::Cluster;
-use crate::fakes::{eventually, wire};
+use crate::fakes::{eventually, wire, within};
 
 fn led() -> Cluster {
     let mut cluster = Cluster::start(2);
@@ -55,7 +56,7 @@ async fn sessions_go_along_whatever_they_are_at() {
     let postgres = &cluster.nodes[0].postgres;
     assert_eq!((postgres.accepted(), postgres.sessions()), (23, 23));
     drop(idle);
-    assert!(eventually(super::daemon::PATIENCE, || postgres.sessions() == 3).await);
+    assert!(eventually(PATIENCE, || postgres.sessions() == 3).await);
 }
 
 #[tokio::test]
@@ -170,8 +171,8 @@ async fn what_stays_lives_on_without_a_limit_and_a_change_of_leader_ends_it() {
 
 #[tokio::test]
 async fn a_process_that_was_left_ends_with_its_last_session_and_with_sigterm_drains() {
-    let cluster = led();
     for by_signal in [false, true] {
+        let cluster = led();
         let mut dynasty = Dynasty::start(&cluster).await;
         let mut client = Client::login(dynasty.listen).await.unwrap();
         leaves_everybody(&mut dynasty, &cluster).await;
@@ -207,4 +208,37 @@ async fn a_process_that_was_left_twice_is_no_hindrance() {
     assert_eq!(client.node().await.unwrap(), "n1");
     stays.terminate().await;
     assert_eq!(dynasty.daemon.ended().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn what_stays_outlives_the_process_that_took_over() {
+    let cluster = led();
+    let mut dynasty = Dynasty::start(&cluster).await;
+    let mut client = Client::login(dynasty.listen).await.unwrap();
+    leaves_everybody(&mut dynasty, &cluster).await;
+
+    dynasty.signal(Signal::SIGKILL);
+    dynasty
+        .daemon
+        .logs("the process that took over has ended")
+        .await;
+
+    assert_eq!(client.node().await.unwrap(), "n1");
+    client.terminate().await;
+    assert_eq!(dynasty.daemon.ended().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_cancel_for_a_session_that_stays_finds_it() {
+    let cluster = led();
+    let mut dynasty = Dynasty::start(&cluster).await;
+    let mut client = Client::login(dynasty.listen).await.unwrap();
+    leaves_everybody(&mut dynasty, &cluster).await;
+    client.send(&wire::query("hang")).await.unwrap();
+    let key = client.key.clone().unwrap();
+
+    cancel(dynasty.listen, client.process, &key).await.unwrap();
+
+    let result = within(PATIENCE, "the cancel", client.result()).await;
+    assert_eq!(result.unwrap_err().code(), "57014");
 }

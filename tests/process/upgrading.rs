@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
-use super::daemon::{free, get};
+use super::daemon::get;
 use super::dynasty::{BINARY, Dynasty};
 use crate::fakes::binary::is_gone;
 use crate::fakes::client::Client;
@@ -78,7 +78,8 @@ async fn sighup_hands_over_where_the_file_behind_the_path_is_another_one_and_rel
     assert!(status.ends_with("; reloaded"), "{status}");
 
     dynasty.replace(Some(&format!("exec {BINARY} \"$@\"")));
-    let second = free();
+    let mut second = dynasty.listen;
+    second.set_port(25_433);
     let listener = format!("[[listeners]]\naddress = \"{second}\"\n\n[health]");
     dynasty.rewrite(|toml| toml.replace("[health]", &listener));
     dynasty.hands_over(Signal::SIGHUP).await;

@@ -9,6 +9,9 @@ use crate::metrics::{Counter, ReloadLabel};
 use crate::primary_tracker::{Heir, Succession};
 use crate::session::{Adoption, Census, Command, Errand, Packed, Shared};
 
+/// Cancels that wait to be passed on.
+const ERRANDS: usize = 64;
+
 /// The way to a house's sessions, for the task that carries them from process to process.
 #[derive(Clone)]
 pub(crate) struct Quay {
@@ -103,8 +106,16 @@ impl Quay {
         self.shared.elsewhere(census);
     }
 
-    /// The process before this one, to be asked what is not known here; nobody once it has ended.
-    pub(crate) fn set_elder(&self, errands: Option<mpsc::Sender<Errand>>) {
-        self.shared.set_elder(errands);
+    /// What is not known here is asked of the process before this one, from now on.
+    pub(crate) fn has_elder(&self) -> mpsc::Receiver<Errand> {
+        let (ask, errands) = mpsc::channel(ERRANDS);
+        self.shared.set_elder(Some(ask));
+        errands
+    }
+
+    /// That has ended, and all of its sessions with it.
+    pub(crate) fn elder_is_gone(&self) {
+        self.shared.set_elder(None);
+        self.shared.elsewhere(Census::default());
     }
 }

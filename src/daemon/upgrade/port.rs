@@ -16,14 +16,12 @@ use super::link::Frame;
 use super::message::{ToNew, ToOld};
 use super::successor::Successor;
 use crate::daemon::house::Quay;
-use crate::session::{Adoption, Cancel, Census, Errand, Packed, Parcel, Verdict};
+use crate::session::{Adoption, Cancel, Errand, Packed, Parcel, Verdict};
 
 /// Parcels that are ready to be sent.
 const READY: usize = 8;
 /// How often the new process is told what is still here.
 const COUNT: Duration = Duration::from_secs(1);
-/// Cancels that wait to be passed on.
-const ERRANDS: usize = 64;
 /// A new process that owes an answer for so long hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -41,7 +39,8 @@ impl Successor {
         if !quay.pack(to).await {
             return;
         }
-        let broken = self.carry_on(&mut packed, &quay).await;
+        let mut owed = Owed::default();
+        let broken = self.carry_on(&mut packed, &mut owed, &quay).await;
         match broken {
             Broken::Ended => {}
             error => {
@@ -50,11 +49,16 @@ impl Successor {
                 let _ = kill(Pid::from_raw(self.pid), Signal::SIGKILL);
             }
         }
+        self.hear_out(&mut owed).await;
         tracing::info!(pid = self.pid, "the process that took over has ended");
     }
 
-    async fn carry_on(&mut self, packed: &mut mpsc::Receiver<Packed>, quay: &Quay) -> Broken {
-        let mut owed = Owed::default();
+    async fn carry_on(
+        &mut self,
+        packed: &mut mpsc::Receiver<Packed>,
+        owed: &mut Owed,
+        quay: &Quay,
+    ) -> Broken {
         let mut errands = JoinSet::new();
         let mut count = tokio::time::interval(COUNT);
         count.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -77,7 +81,7 @@ impl Successor {
                     None => Ok(()),
                 },
                 Some(Ok(done)) = errands.join_next() => self.link.say(&done).await,
-                Some(packed) = packed.recv() => self.send(packed, &mut owed).await,
+                Some(packed) = packed.recv() => self.send(packed, owed).await,
                 () = tokio::time::sleep_until(late), if owed.is_something() => {
                     Err(Broken::Late(PATIENCE))
                 }
@@ -86,6 +90,17 @@ impl Successor {
                 return broken;
             }
         }
+    }
+
+    /// What it took before its end it has touched, so that must not come back: its last words count.
+    async fn hear_out(&mut self, owed: &mut Owed) {
+        let rest = async {
+            while let Ok((word, _)) = self.link.hear().await {
+                // Whatever is no verdict is for nobody any more.
+                let _ = owed.settle(word);
+            }
+        };
+        let _ = tokio::time::timeout(PATIENCE, rest).await;
     }
 
     async fn send(&self, packed: Packed, owed: &mut Owed) -> Result<(), Broken> {
@@ -160,12 +175,9 @@ struct Asked {
 
 impl Elder {
     /// Takes in what the other process hands out, and has it do what it alone can, until it ends.
-    pub(in crate::daemon) async fn receive(mut self, quay: Quay) {
-        let (ask, errands) = mpsc::channel(ERRANDS);
-        quay.set_elder(Some(ask));
+    pub(in crate::daemon) async fn receive(mut self, quay: Quay, errands: mpsc::Receiver<Errand>) {
         let broken = self.take_in(&quay, errands).await;
-        quay.set_elder(None);
-        quay.elsewhere(Census::default());
+        quay.elder_is_gone();
         match broken {
             Broken::Ended => {
                 tracing::info!(pid = self.pid, "the process before this one has ended");
@@ -242,5 +254,31 @@ impl Asked {
             // Who asked may be gone.
             let _ = asker.send(known);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn verdicts_come_in_the_order_of_the_parcels_and_no_other() {
+        let mut owed = Owed::default();
+        let (first, heard) = oneshot::channel();
+        let (second, unheard) = oneshot::channel();
+        let ids = [owed.add(first), owed.add(second)];
+        assert!(owed.is_something());
+
+        owed.settle(ToOld::Taken { id: ids[0] }).unwrap();
+        assert_eq!(heard.await, Ok(Verdict::Taken));
+
+        let wrong = ToOld::Taken { id: ids[1] + 1 };
+        assert!(matches!(owed.settle(wrong), Err(Broken::Order)));
+        assert!(unheard.await.is_err(), "what is in doubt comes back");
+        assert!(!owed.is_something());
+        assert!(matches!(
+            owed.settle(ToOld::Taken { id: 9 }),
+            Err(Broken::Order)
+        ));
     }
 }

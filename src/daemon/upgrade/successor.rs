@@ -112,7 +112,7 @@ impl Successor {
 
 /// From its first words until it is ready; its version.
 async fn bring_up(link: &mut Link, house: &House) -> Result<String, Not> {
-    link.say(&Hello::ours()).await?;
+    heard_next(link.say(&Hello::ours()).await)?;
     let hello: Hello = link.hear().await?.0;
     let hello = hello.understood()?;
     for socket in house.listening().map_err(Not::Sockets)? {
@@ -123,17 +123,25 @@ async fn bring_up(link: &mut Link, house: &House) -> Result<String, Not> {
         let words = ToNew::Listener {
             kept_as: socket.kept_as,
         };
-        link.say_with(&words, more).await?;
+        heard_next(link.say_with(&words, more).await)?;
     }
     let estate = Estate {
         heir: house.heir().await.ok_or(Not::Tracker)?,
         handovers: Handovers::of(house),
     };
-    link.say(&ToNew::Estate(Box::new(estate))).await?;
+    heard_next(link.say(&ToNew::Estate(Box::new(estate))).await)?;
     match link.hear().await?.0 {
         ToOld::Ready => Ok(hello.version),
         ToOld::Refused { words } => Err(Not::Refused(words)),
         _ => Err(Not::Broken(Broken::Order)),
+    }
+}
+
+/// Whoever has ended may have said why: that waits in the link.
+fn heard_next(said: Result<(), Broken>) -> Result<(), Broken> {
+    match said {
+        Err(Broken::Ended) => Ok(()),
+        said => said,
     }
 }
 
