@@ -4,6 +4,7 @@ mod by_hand;
 mod doors;
 mod handing;
 mod reload;
+mod words;
 
 pub(crate) use doors::Listening;
 pub(crate) use handing::Quay;
@@ -253,35 +254,6 @@ impl House {
     /// How long ago the poller last went around its loop. Dead nodes do not age it; a hang does.
     pub(crate) fn poller_progress(&self) -> Duration {
         self.progress.age(self.clock.now())
-    }
-
-    /// The leader in words.
-    pub(crate) fn status_line(&self) -> String {
-        let picture = self.picture.borrow();
-        match (picture.valid_lease(self.clock.now()), picture.why) {
-            (Some(lease), _) => format!(
-                "leader of {}: {} ({})",
-                picture.cluster(),
-                lease.leader.name,
-                lease.leader.addr
-            ),
-            (None, Some(why)) => format!("no leader of {}: {}", picture.cluster(), why.in_words()),
-            (None, None) => format!("no leader of {}", picture.cluster()),
-        }
-    }
-
-    /// Ends when [`Self::status_line`] says something else than `told`, with what it says.
-    pub(crate) async fn status_changed(&self, told: &str) -> String {
-        let mut picture = self.picture.clone();
-        loop {
-            let line = self.status_line();
-            if line != told {
-                return line;
-            }
-            if picture.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }
     }
 
     fn spawn_control(
