@@ -51,7 +51,8 @@ in
 
   # A switch drops nobody. Both triggers stand behind links in /etc, so nothing else here changes with them, and the daemon
   # hands over to another package by itself. NixOS would stop the unit first, and with it the descriptors that systemd keeps.
-  reloadTriggers = [
+  # (With reloadIfChanged both kinds of trigger reload, and NixOS warns of reloadTriggers beside it.)
+  restartTriggers = [
     "${file}"
     program
   ];

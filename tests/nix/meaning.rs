@@ -59,8 +59,8 @@ fn truth(value: &str) -> &str {
 pub fn without_triggers(mut unit: Unit) -> Unit {
     let triggers = unit
         .get_mut("Unit")
-        .and_then(|section| section.remove("X-Reload-Triggers"));
-    assert!(triggers.is_some(), "no X-Reload-Triggers");
+        .and_then(|section| section.remove("X-Restart-Triggers"));
+    assert!(triggers.is_some(), "no X-Restart-Triggers");
     unit
 }
 

@@ -10,7 +10,7 @@
   ...
 }:
 let
-  isTrigger = lib.hasPrefix "X-Reload-Triggers=";
+  isTrigger = lib.hasPrefix "X-Restart-Triggers=";
   lines = host: lib.splitString "\n" (unitOf host);
   rest = host: lib.filter (line: !isTrigger line) (lines host);
   triggers = host: lib.filter isTrigger (lines host);
@@ -32,14 +32,14 @@ let
   ofFolder = lib.filterAttrs (name: _: lib.hasPrefix "helios-proxy/" name);
 in
 {
-  "neither other settings nor another package change the unit, but for its reload triggers" = is [
+  "neither other settings nor another package change the unit, but for its triggers" = is [
     (rest before)
     (rest before)
   ] (map rest after);
 
-  "both change the reload triggers" = is 3 (
-    lib.length (lib.unique (map triggers ([ before ] ++ after)))
-  );
+  "both change the triggers" = is 3 (lib.length (lib.unique (map triggers ([ before ] ++ after))));
+
+  "NixOS has no warning about the unit" = is [ ] before.warnings;
 
   "a changed unit is reloaded, and never stopped first" = is [
     "X-ReloadIfChanged=true"

@@ -53,5 +53,16 @@ in
       default = [ ];
     };
   };
-  config.systemd.units = lib.mergeAttrsList (map textsOf (lib.attrNames kinds));
+  config = {
+    systemd.units = lib.mergeAttrsList (map textsOf (lib.attrNames kinds));
+    # NixOS has the same to say.
+    warnings = lib.concatLists (
+      lib.mapAttrsToList (
+        name: unit:
+        lib.optional (
+          unit.reloadIfChanged && unit.reloadTriggers != [ ]
+        ) "${name}.service: with reloadIfChanged, reloadTriggers are no other than restartTriggers"
+      ) config.systemd.services
+    );
+  };
 }
