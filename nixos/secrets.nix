@@ -3,7 +3,8 @@
 # A place, as place.nix makes it.
 { cfg, option, ... }:
 let
-  isStored = lib.hasPrefix "${builtins.storeDir}/";
+  # A Nix path is copied there.
+  isStored = path: builtins.isPath path || lib.hasPrefix "${builtins.storeDir}/" path;
 
   # The keys of the file that name a secret, wherever they stand: { key; path; }.
   isSecret =
@@ -20,7 +21,7 @@ let
       lib.concatLists (
         lib.mapAttrsToList (
           key: inner:
-          if isSecret key && builtins.isString inner then
+          if isSecret key && (builtins.isString inner || builtins.isPath inner) then
             [
               {
                 key = "${at}.${key}";
@@ -48,7 +49,9 @@ lib.mapAttrsToList (name: path: {
   { key, path }:
   {
     assertion = !isStored path;
-    message = ''${key} = ${builtins.toJSON path} is in the Nix store, which everybody may read: hand the secret over by ${option}.credentials and name it "\''${CREDENTIALS_DIRECTORY}/NAME".'';
+    message = ''${key} = ${builtins.toJSON (toString path)} ${
+      if builtins.isPath path then "is copied to" else "is in"
+    } the Nix store, which everybody may read: hand the secret over by ${option}.credentials and name it "\''${CREDENTIALS_DIRECTORY}/NAME".'';
   }
 ) (named "${option}.settings" cfg.settings)
 ++ lib.optional (cfg.environmentFile != null) {

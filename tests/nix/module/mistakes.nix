@@ -51,6 +51,7 @@ let
     k-named.credentials."a/b" = "/secret";
     l-fine = { };
     m-settings.settings = {
+      backend.key_file = ./mistakes.nix;
       rest.password_file = "${builtins.storeDir}/password";
       listeners = [
         {
@@ -122,6 +123,7 @@ in
   "a secret that the file or the environment would take from the store is refused" =
     is
       [
+        "….settings.backend.key_file"
         "….settings.listeners[0].tls_key_file"
         "….settings.rest.password_file"
         "….environmentFile"
