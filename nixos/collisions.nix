@@ -1,4 +1,4 @@
-# Addresses that somebody else on this host has already: another proxy, the same one, or PostgreSQL and Patroni.
+# Addresses that somebody else on this host has already: another proxy, the same one, or PostgreSQL, Patroni and Prometheus.
 {
   lib,
   config,
@@ -44,12 +44,22 @@ let
         restApiPort
       ];
     };
+  # Its usual port is that of our admin API.
+  prometheus =
+    let
+      listen = config.services.prometheus.listenAddress or "0.0.0.0";
+      port = config.services.prometheus.port or 9090;
+    in
+    lib.optional (options.services ? prometheus && config.services.prometheus.enable) {
+      who = "services.prometheus (listenAddress = ${builtins.toJSON listen}, port = ${toString port})";
+      at = [ (addresses.parse (addresses.join listen port)) ];
+    };
   taken = lib.concatMap (
     neighbour:
     map (claim: { inherit neighbour claim; }) (
       lib.filter (claim: lib.any (addresses.collide claim.at) neighbour.at) all
     )
-  ) (postgresql ++ patroni);
+  ) (postgresql ++ patroni ++ prometheus);
 
   said = texts: lib.concatStringsSep " and " (lib.unique texts);
 
@@ -61,7 +71,9 @@ let
 in
 map (
   { neighbour, claim }:
-  failed "${claim.by}: ${claim.text} is taken on this host by ${neighbour.who}: choose another port, such as 15432."
+  failed "${claim.by}: ${claim.text} is taken on this host by ${neighbour.who}: choose another port, such as ${
+    if claim.isAdmin then "9091" else "15432"
+  }."
 ) taken
 ++ map (
   { one, other }:

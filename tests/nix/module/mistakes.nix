@@ -226,7 +226,7 @@ in
     is
       [
         "services.helios-proxy.port: 0.0.0.0:5432 is taken on this host by services.patroni (nodeIp = \"10.0.0.11\", postgresqlPort = 5432, restApiPort = 8008): choose another port, such as 15432."
-        "services.helios-proxy.admin.address: 10.0.0.11:8008 is taken on this host by services.patroni (nodeIp = \"10.0.0.11\", postgresqlPort = 5432, restApiPort = 8008): choose another port, such as 15432."
+        "services.helios-proxy.admin.address: 10.0.0.11:8008 is taken on this host by services.patroni (nodeIp = \"10.0.0.11\", postgresqlPort = 5432, restApiPort = 8008): choose another port, such as 9091."
       ]
       (
         complaints (hostWith [
@@ -249,6 +249,37 @@ in
           }
         ])
       );
+
+  "so is the admin API's that this host's Prometheus has" =
+    let
+      beside =
+        more:
+        complaints (hostWith [
+          {
+            services.prometheus = {
+              enable = true;
+            }
+            // more;
+          }
+          {
+            services.helios-proxy = {
+              enable = true;
+              nodes.pg1 = "10.0.0.11";
+            };
+          }
+        ]);
+    in
+    is
+      [
+        [
+          "services.helios-proxy.admin.address: 127.0.0.1:9090 is taken on this host by services.prometheus (listenAddress = \"0.0.0.0\", port = 9090): choose another port, such as 9091."
+        ]
+        [ ]
+      ]
+      [
+        (beside { })
+        (beside { port = 9099; })
+      ];
 
   "a credential that settings name and nobody hands over is warned of" = holds (
     lib.any (lib.hasInfix "names the credential admin-token")
