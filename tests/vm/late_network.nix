@@ -14,12 +14,12 @@ in
 {
   name = "late-network";
   nodes = stage.nodes // {
-    pg1 = {
+    pg1 = { config, ... }: {
       imports = [ stage.nodes.pg1 ];
       networking.firewall.allowedUDPPorts = [ 53 ];
       systemd.services.names = {
         wantedBy = [ "multi-user.target" ];
-        serviceConfig.ExecStart = "${pkgs.python3}/bin/python3 ${./lib/names.py}";
+        serviceConfig.ExecStart = "${pkgs.python3}/bin/python3 ${./lib/names.py} ${config.networking.primaryIPAddress}";
       };
     };
     app = { nodes, ... }: {

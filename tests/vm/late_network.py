@@ -12,7 +12,7 @@ with subtest("it is up without a network and without names"):
     app.fail(proxy.asking("/health/ready"))
 
 with subtest("it stays up, and says little"):
-    client = "systemd-run --quiet --unit=client --property=Type=oneshot --property=RemainAfterExit=yes --no-block"
+    client = "systemd-run --quiet --unit=client --setenv=PATH --property=Type=oneshot --property=RemainAfterExit=yes --no-block"
     app.succeed(f"{client} bash -c '{proxy.psql()}'")
     time.sleep(15)
     app.require_unit_state(proxy.name)

@@ -143,7 +143,7 @@ with subtest("a socket unit keeps a unix socket too, and starts the proxy with i
     assert stored() == STORED[1:], stored()
     visit = "psql --no-psqlrc 'host=/run/helios-db user=postgres connect_timeout=40' -c 'SELECT 1'"
     app.succeed(
-        "systemd-run --quiet --unit=visits --property=Type=oneshot --remain-after-exit --no-block"
+        "systemd-run --quiet --unit=visits --setenv=PATH --property=Type=oneshot --remain-after-exit --no-block"
         f' /bin/sh -e -c "for n in $(seq 60 | xargs); do {visit}; done"'
     )
     connector = cluster.client("connector", 50)

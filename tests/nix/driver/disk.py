@@ -42,7 +42,7 @@ class Disk:
 
     def furnish(self, address: Address, everybody: list[Address], system: System) -> None:
         """Before the first boot."""
-        self._nodes = hosts(everybody)
+        self._nodes = hosts(address, everybody)
         self.write("/etc/hostname", address.name + "\n")
         self.write("/etc/resolv.conf", "")
         # The same at each boot, so that the journal of before a crash is still this machine's.

@@ -32,8 +32,9 @@ def addresses(names: list[str]) -> list[Address]:
     return [Address(name, place) for place, name in enumerate(sorted(names), 1)]
 
 
-def hosts(everybody: list[Address]) -> str:
-    lines = ["127.0.0.1 localhost", "::1 localhost"]
+def hosts(own: Address, everybody: list[Address]) -> str:
+    """As NixOS has it: a machine's own name means this address first."""
+    lines = ["127.0.0.1 localhost", "::1 localhost", f"127.0.0.2 {own.name}"]
     lines += [f"{one.ipv4} {one.name}" for one in everybody]
     lines += [f"{one.ipv6} {one.name}" for one in everybody]
     return "\n".join(lines) + "\n"

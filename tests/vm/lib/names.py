@@ -1,7 +1,8 @@
-"""A name server that knows one answer: this machine's address on the test's network."""
+"""A name server that knows one answer: the address that it is started with."""
 
 import socket
 import struct
+import sys
 
 ANYWHERE = ("", 53)
 A, IN = 1, 1
@@ -19,10 +20,10 @@ def answer(question: bytes, address: bytes) -> bytes:
 def main() -> None:
     server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     server.bind(ANYWHERE)
-    own = socket.inet_aton(socket.gethostbyname("pg1"))
+    known = socket.inet_aton(sys.argv[1])
     while True:
         question, peer = server.recvfrom(512)
-        server.sendto(answer(question, own), peer)
+        server.sendto(answer(question, known), peer)
 
 
 main()
