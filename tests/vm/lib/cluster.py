@@ -34,6 +34,7 @@ class Client:
         said = self.said()
         self.machine.log(f"{self.unit}: {json.dumps(said)[:2000]}")
         assert "ready" not in said, f"{self.unit} said nothing at its end"
+        assert said.get("unanswered", 0) == 0, f"{self.unit} waits in vain: {said}"
         return said
 
 

@@ -27,8 +27,10 @@ async def run(host: str, port: int, path: str, idle: int, busy: int) -> None:
         tasks.append(asyncio.create_task(watch(session, stay, ends)))
     report.write(path, {"ready": True})
     await told.wait()
-    await asyncio.wait(tasks, timeout=30)
-    report.write(path, {"ended": ends, "answers": answers[0]})
+    # Who hears nothing more has neither ended nor been served.
+    _, stuck = await asyncio.wait(tasks, timeout=30)
+    said = {"ended": ends, "answers": answers[0], "unanswered": len(stuck)}
+    report.write(path, said)
 
 
 async def watch(
