@@ -77,6 +77,8 @@ fn prepared(test: &str) -> Option<Result<Flake, LabError>> {
         install::ensure_program_of("systemd-nspawn", "systemd-container"),
     )?;
     lab::found(test, install::ensure_program("mmdebstrap"))?;
+    lab::found(test, install::ensure_program("python3"))?;
+    lab::found(test, install::ensure_program_of("ip", "iproute2"))?;
     let nix = lab::found(test, Nix::ensure())?;
     Some(Flake::of_this_repository(nix))
 }
