@@ -8,11 +8,11 @@
 { config, ... }:
 let
   inherit (lib) literalExpression mkOption types;
-  seed = import ./seed-options.nix { inherit lib pkgs; };
+  common = import ./common-options.nix { inherit lib pkgs; };
   toml = pkgs.formats.toml { };
 in
 {
-  options = seed // {
+  options = common // {
     enable = mkOption {
       type = types.bool;
       default = enabled;

@@ -8,7 +8,7 @@
 }:
 let
   cfg = config.services.patroni-leader-proxy;
-  seed = import ./seed-options.nix { inherit lib pkgs; };
+  common = import ./common-options.nix { inherit lib pkgs; };
   declared = options.services.patroni-leader-proxy;
 
   # What the user set, with the priority that it was set with; what is a default is one there as well.
@@ -22,7 +22,7 @@ in
 {
   imports = [ ./module.nix ];
 
-  options.services.patroni-leader-proxy = seed // {
+  options.services.patroni-leader-proxy = common // {
     enable = lib.mkEnableOption "the local endpoint that leads PostgreSQL clients to the current Patroni leader (helios-proxy; its other options are those of `services.helios-proxy`)";
   };
 

@@ -42,7 +42,7 @@ let
     enable = true;
     inherit nodes;
   };
-  seed = plain' // {
+  everything = plain' // {
     readPort = 5433;
     bindAddresses = [
       "127.0.0.1"
@@ -127,8 +127,8 @@ in
   };
 
   # The option path of the module that came before, and the same said in the new one.
-  before = alias seed;
-  after = proxy seed;
+  before = alias everything;
+  after = proxy everything;
 
   # An assertion fails; the daemon refuses the file.
   broken = proxy { enable = true; };

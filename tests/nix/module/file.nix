@@ -1,4 +1,4 @@
-# The file: the seed's defaults, and that every key of it may be set.
+# The file: the defaults of patroni-leader-proxy, and that every key of it may be set.
 {
   lib,
   host,
