@@ -120,7 +120,9 @@ pub(super) async fn run(worker: &Worker, cancel: &Cancel) -> bool {
     let (table, key) = (&worker.shared.cancels, key_of_cancel(&cancel.packet));
     let mut issuer = table.node(key);
     if issuer.is_none() {
-        if worker.shared.elder.knows(cancel.clone()).await {
+        let asked = worker.shared.elder.knows(cancel.clone());
+        // It may wait for its turn there, and then for the node.
+        if tokio::time::timeout(2 * limit(worker), asked).await == Ok(true) {
             return true;
         }
         // The session may have come from there meanwhile.
@@ -145,7 +147,7 @@ pub(super) async fn run(worker: &Worker, cancel: &Cancel) -> bool {
 async fn send(worker: &Worker, cancel: &Cancel, nodes: Vec<SocketAddr>) {
     let (peer, packet) = (&cancel.peer, &cancel.packet);
     let connect_timeout = worker.shared.settings.borrow().connect_timeout;
-    let limit = connect_timeout + CLOSES_WITHIN;
+    let limit = limit(worker);
     let turn = worker.shared.cancels.turn.acquire();
     // Whoever waits holds a descriptor.
     let Ok(Ok(_turn)) = tokio::time::timeout(limit, turn).await else {
@@ -162,6 +164,11 @@ async fn send(worker: &Worker, cancel: &Cancel, nodes: Vec<SocketAddr>) {
             Err(_late) => tracing::debug!(client = %peer, %node, "cancel not acknowledged"),
         }
     }
+}
+
+/// For a turn, and then for each node.
+fn limit(worker: &Worker) -> Duration {
+    worker.shared.settings.borrow().connect_timeout + CLOSES_WITHIN
 }
 
 async fn forward(node: SocketAddr, packet: &[u8], limit: Duration) -> std::io::Result<()> {
