@@ -12,7 +12,7 @@ use super::gap::LeaderChange;
 use super::record::Record;
 use super::reign::Reign;
 use crate::clock::BootTime;
-use crate::topology::{Dynamic, Found, NodeSettings};
+use crate::topology::{Dynamic, Found, NodeSettings, Provider};
 
 /// A tracker's state as a plain value. Both processes live on one machine, so its times mean the same to both.
 ///
@@ -63,6 +63,9 @@ pub(super) struct Reigning {
     pub(super) proved: BootTime,
     pub(super) heard: BootTime,
     pub(super) open: bool,
+    /// When the question was sent that the leader has answered last, whatever it said.
+    #[serde(default)]
+    pub(super) said: BootTime,
     pub(super) lock_ends: Option<BootTime>,
 }
 
@@ -128,6 +131,14 @@ pub(super) struct Said {
     paused: bool,
 }
 
+impl Heir {
+    /// No fault is played on: for a process in which nobody could end it.
+    pub(crate) fn without_faults(mut self) -> Self {
+        self.nodes.iter_mut().for_each(|node| node.forced = false);
+        self
+    }
+}
+
 impl Tracker {
     /// What the next process goes on from.
     pub(super) fn leave(&self) -> Heir {
@@ -137,7 +148,7 @@ impl Tracker {
             epoch: decider.epoch,
             reign: decider.reign.as_ref().and_then(|reign| {
                 let record = decider.record(reign.id)?;
-                Some(reign.leave(Machine::of(&record.settings)))
+                Some(reign.leave(record))
             }),
             led: decider.led,
             last_failover: decider.last_failover,
@@ -174,8 +185,9 @@ impl Tracker {
             if let Some(record) = same.next() {
                 standing.impress(record);
                 self.poller.find(record.id, standing.found);
-                if standing.forced {
-                    self.chaos.silence(record.id);
+                match standing.forced {
+                    true => self.chaos.silence(record.id),
+                    false => self.chaos.restore(record.id),
                 }
             }
         }
@@ -196,6 +208,18 @@ impl Decider {
         if self.has_come_to_the_same(heir) {
             if let (Some(reign), Some(theirs)) = (&mut self.reign, &heir.reign) {
                 reign.take_if_newer(theirs, self.settings.lease_timeout);
+                let by_hand = self.settings.provider == Provider::Manual;
+                let mut records = self.records.iter_mut();
+                if let Some(record) = records.find(|record| record.id == reign.id)
+                    && (by_hand || record.answered < theirs.said)
+                {
+                    reign.open = theirs.open;
+                    if !theirs.open {
+                        // The older word would open it again.
+                        record.latest = None;
+                        record.answered = record.answered.max(theirs.said);
+                    }
+                }
             }
             return true;
         }

@@ -80,10 +80,10 @@ impl Reign {
     }
 
     /// As a plain value, for the next process.
-    pub(super) fn leave(&self, machine: Machine) -> Reigning {
+    pub(super) fn leave(&self, record: &Record) -> Reigning {
         Reigning {
             node: self.leader.name.to_string(),
-            machine,
+            machine: Machine::of(&record.settings),
             addr: self.leader.addr,
             timeline: self.leader.timeline,
             epoch: self.epoch,
@@ -93,6 +93,7 @@ impl Reign {
             proved: self.proved,
             heard: self.heard,
             open: self.open,
+            said: record.answered,
             lock_ends: self.lock_ends,
         }
     }

@@ -30,8 +30,17 @@ impl House {
     /// Goes on from there, before the doors are open. False when the tracker is gone.
     pub(crate) async fn inherit(&self, heir: Heir) -> bool {
         let (said, heard) = oneshot::channel();
+        let heir = self.as_it_may_be(heir);
         let word = Succession::Inherit(Box::new(heir), said);
         self.succession.send(word).await.is_ok() && heard.await.is_ok()
+    }
+
+    /// A fault that is played could be ended by nobody where none may be.
+    pub(super) fn as_it_may_be(&self, heir: Heir) -> Heir {
+        match self.may_play() {
+            true => heir,
+            false => heir.without_faults(),
+        }
     }
 
     /// The files of unix sockets stay whatever happens: as long as these doors are closed, they are another's.

@@ -187,6 +187,7 @@ impl House {
             operator: told,
             succession: successions,
         };
+        let heir = heir.map(|heir| house.as_it_may_be(heir));
         let is_ready = heir.is_none();
         house.spawn_control(publish, ears, admin, heir)?;
         house.spawn_worker(commands)?;

@@ -36,7 +36,7 @@ impl House {
         result
     }
 
-    fn may_play(&self) -> bool {
+    pub(super) fn may_play(&self) -> bool {
         let state = self.state();
         state.config.admin.as_ref().is_some_and(|a| a.enable_chaos)
     }

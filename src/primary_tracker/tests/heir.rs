@@ -335,3 +335,56 @@ async fn a_change_that_only_the_newer_process_has_seen_gets_no_epoch_of_another_
 
     assert_eq!(new.routed(), Some(("n2".to_owned(), 3)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_has_lost_its_lock_during_the_hand_over_gets_nobody_on_an_older_word() {
+    let mut old = Life::settled(Clock::paused());
+    let mut new = old.next();
+    let mut silent = old.next();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let before = new.tracker.clock.now();
+    new.leads(0, 5);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let now = old.tracker.clock.now();
+    old.says(0, 503, "primary", 5, now);
+    assert_eq!(old.routed(), None);
+    for next in [&mut new, &mut silent] {
+        assert!(next.routed().is_some());
+
+        next.inherit(&old.leave());
+
+        assert_eq!(next.routed(), None);
+        // An answer that was on its way is as old.
+        next.says(0, 200, "primary", 5, before);
+        assert_eq!(next.routed(), None);
+        next.leads(0, 5);
+        assert_eq!(next.routed(), Some(("n1".to_owned(), 1)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_newer_process_has_heard_of_the_leader_later_stands() {
+    let mut old = Life::settled(Clock::paused());
+    let mut new = old.next();
+    let now = old.tracker.clock.now();
+    old.says(0, 503, "primary", 5, now);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    new.leads(0, 5);
+
+    new.inherit(&old.leave());
+
+    assert_eq!(new.routed(), Some(("n1".to_owned(), 1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silence_that_nobody_could_end_is_not_played_on() {
+    let mut old = Life::settled(Clock::paused());
+    let fault = Order::Chaos(Fault::ForceUnhealthy { node: "n1".into() });
+    old.tracker.follow(fault).unwrap();
+
+    let mut new = Life::new(old.tracker.clock);
+    new.tracker = new.tracker.inheriting(&old.leave().without_faults());
+    new.leads(0, 5);
+
+    assert_eq!(new.routed(), Some(("n1".to_owned(), 1)));
+}
