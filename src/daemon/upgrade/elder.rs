@@ -4,6 +4,7 @@ use std::env;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::socket::{SockType, getsockopt, sockopt};
@@ -21,6 +22,9 @@ pub(in crate::daemon) struct Elder {
     pub(in crate::daemon) pid: u32,
     pub(in crate::daemon) version: String,
 }
+
+/// For a few words from a process that has just spoken.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Elder {
     /// `None` when nobody hands over: an ordinary start.
@@ -78,8 +82,8 @@ impl Elder {
         }
     }
 
-    /// This process accepts. Ends when the service manager knows it; whether the other one still lives is no matter
-    /// from here on.
+    /// This process accepts. Ends when the service manager knows it; whether the other one still lives, or hangs, is
+    /// no matter from here on.
     pub(in crate::daemon) async fn serving(&mut self) {
         let told = async {
             self.link.say(&ToOld::Serving).await?;
@@ -88,7 +92,8 @@ impl Elder {
                 _ => Err(Broken::Order),
             }
         };
-        if let Err(error) = told.await {
+        let told = tokio::time::timeout(PATIENCE, told).await;
+        if let Err(error) = told.unwrap_or(Err(Broken::Late(PATIENCE))) {
             tracing::warn!(%error, "the old process does not finish the hand-over");
         }
     }

@@ -31,10 +31,12 @@ pub(crate) enum Broken {
 }
 
 impl Broken {
-    /// A peer that has ended with something unread is reset by the kernel.
+    /// A peer that has ended with something unread is reset by the kernel; it may have ended within a frame.
     pub(super) fn of(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Self::Ended,
+            io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::UnexpectedEof => Self::Ended,
             _ => Self::Link(error),
         }
     }

@@ -202,12 +202,14 @@ impl Elder {
                         quay.elsewhere(census);
                         Ok(())
                     }
+                    // It was not waited for any longer.
+                    Ok((ToNew::Named, _)) => Ok(()),
                     Ok(_) => Err(Broken::Order),
                     Err(broken) => Err(broken),
                 },
                 Some(errand) = errands.recv() => {
                     let word = asked.add(errand);
-                    self.link.say(&word).await
+                    self.tell(&word).await
                 }
             };
             if let Err(broken) = done {
@@ -223,7 +225,7 @@ impl Elder {
                 let asked = quay.adopt(Adoption { parcel, reply }).await;
                 match answer.await {
                     Ok(Ok(start)) if asked => {
-                        let told = self.link.say(&ToOld::Taken { id }).await;
+                        let told = self.tell(&ToOld::Taken { id }).await;
                         // A process that cannot be told has ended: it closes a link in no other way, and nobody but
                         // this one has the connection then.
                         start.go();
@@ -236,7 +238,15 @@ impl Elder {
             Err(error) => error.to_string(),
         };
         let word = ToOld::GivenBack { id, words: refused };
-        self.link.say(&word).await
+        self.tell(&word).await
+    }
+
+    /// One that has ended hears nothing; what it has sent before is still to be read, and nobody else's.
+    async fn tell(&self, word: &ToOld) -> Result<(), Broken> {
+        match self.link.say(word).await {
+            Err(Broken::Ended) => Ok(()),
+            told => told,
+        }
     }
 }
 
@@ -259,7 +269,70 @@ impl Asked {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::net::TcpStream;
+    use std::os::unix::net::UnixStream;
+
+    use super::super::link::Link;
     use super::*;
+    use crate::daemon::house::House;
+    use crate::{Bound, Config};
+
+    async fn house() -> House {
+        let config = r#"
+            admin_address = ""
+            listeners = [{ address = "127.0.0.1:0", route = "primary" }]
+            nodes = [{ name = "n1", host = "127.0.0.1", port = 1, rest_port = 1 }]
+        "#;
+        let config = Config::from_toml(config).unwrap();
+        House::start(config).await.unwrap()
+    }
+
+    fn is_open(client: &mut TcpStream) -> bool {
+        let limit = Duration::from_millis(100);
+        client.set_read_timeout(Some(limit)).unwrap();
+        let read = client.read(&mut [0]);
+        read.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+    }
+
+    #[tokio::test]
+    async fn who_was_sent_by_a_process_that_has_ended_since_goes_on_here() {
+        let (old, new) = (house().await, house().await);
+        let Bound::Tcp(address) = old.listeners()[0] else {
+            panic!("it is a TCP address");
+        };
+        let connect = || TcpStream::connect(address).unwrap();
+        let mut clients = [connect(), connect(), connect()];
+        let (to, mut packed) = mpsc::channel(READY);
+        assert!(old.quay().pack(to).await);
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let link = Link::new(ours).unwrap();
+        for id in 0..3 {
+            let parcel = packed.recv().await.unwrap().parcel;
+            let (bytes, descriptors) = parcel.into_frame().unwrap();
+            let more = Frame {
+                bytes,
+                descriptors,
+                ..Frame::default()
+            };
+            link.say_with(&ToNew::Parcel { id }, more).await.unwrap();
+        }
+        drop((link, packed));
+        old.stop().await;
+
+        let elder = Elder {
+            link: Link::new(theirs).unwrap(),
+            pid: 0,
+            version: String::new(),
+        };
+        let quay = new.quay();
+        let errands = quay.has_elder();
+        elder.receive(quay, errands).await;
+
+        assert_eq!(clients.each_mut().map(is_open), [true; 3]);
+        new.stop().await;
+        assert_eq!(clients.each_mut().map(is_open), [false; 3]);
+    }
 
     #[tokio::test]
     async fn verdicts_come_in_the_order_of_the_parcels_and_no_other() {
