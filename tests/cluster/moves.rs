@@ -6,14 +6,12 @@ use std::{
     time::Duration,
 };
 
-use serde_json::{Value, json};
-
 use super::{
     change::GRACE,
     guests::{End, Guests},
     stage::{SOON, Stage},
 };
-use crate::lab::{Lab, Node};
+use crate::lab::Lab;
 
 #[test]
 fn a_move_of_the_leader_turns_nobody_away_and_leaves_nobody_behind() {
@@ -76,24 +74,14 @@ fn a_clean_stop_holds_clients_of_every_sslmode(stage: &Stage) {
 }
 
 fn a_dead_machine_loses_no_synchronous_row(stage: &Stage) {
-    let switch = |on: bool| {
-        let change = json!({ "synchronous_mode": on });
-        stage.lab.patch_config(&change).unwrap();
-    };
-    switch(true);
-    stage.wait("synchronous standby", || synchronous_standby(&stage.lab));
-
-    let change = stage.change("kill -9", |lab, old| {
-        lab.kill(old);
-        // As at the end of its ttl, only sooner.
-        assert!(lab.dcs_expire().unwrap());
+    let change = stage.in_synchronous_mode(|| {
+        stage.change("kill -9", |lab, old| {
+            lab.kill(old);
+            // As at the end of its ttl, only sooner.
+            assert!(lab.dcs_expire().unwrap());
+        })
     });
-
     assert_ne!(change.new, change.old);
-    switch(false);
-    stage.wait("end of synchronous mode", || {
-        synchronous_standby(&stage.lab).is_none().then_some(())
-    });
 }
 
 /// Asks who serves it, in the way of a person at a terminal.
@@ -111,13 +99,4 @@ fn psql(stage: &Stage, sslmode: &str) -> Child {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap()
-}
-
-/// Whom Patroni would promote, as it has written into the DCS.
-fn synchronous_standby(lab: &Lab) -> Option<Node> {
-    let key: Value = serde_json::from_str(&lab.key("sync")?).ok()?;
-    let leader = key["leader"].as_str()?;
-    (lab.leader()?.to_string() == leader)
-        .then(|| Node::named(key["sync_standby"].as_str()?))
-        .flatten()
 }

@@ -27,11 +27,13 @@ fn the_nodes_own_postgresql_says_who_leads() {
         lab.switchover(lab.replicas()[0]).unwrap();
     });
     assert_ne!(change.new, change.old);
-    an_old_primary_that_comes_back_by_hand_is_stale(&stage);
+    stage.in_synchronous_mode(|| an_old_primary_that_comes_back_by_hand_is_stale(&stage));
     a_frozen_server_keeps_no_probe(&stage);
     a_declared_primary_is_waited_for(&mut stage);
     a_changed_role_and_a_reload_follow_a_switchover(&stage);
-    a_changed_role_and_a_reload_end_the_wait_for_a_dead_primary(&stage);
+    stage.in_synchronous_mode(|| {
+        a_changed_role_and_a_reload_end_the_wait_for_a_dead_primary(&stage);
+    });
 }
 
 /// Gives who leads then, by PostgreSQL's own word.

@@ -2,7 +2,7 @@
 
 use std::{fs, thread, time::Duration};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::lab::{
     self, Lab, LabError, NODES, Node,
@@ -94,6 +94,22 @@ impl Stage {
     pub fn wait<T>(&self, what: &str, probe: impl FnMut() -> Option<T>) -> T {
         lab::poll(SOON, Duration::from_millis(50), probe)
             .unwrap_or_else(|| panic!("no {what} within {SOON:?}"))
+    }
+
+    /// With it no acknowledged row goes with its machine, so that any that is gone afterwards is the proxy's fault.
+    pub fn in_synchronous_mode<T>(&self, play: impl FnOnce() -> T) -> T {
+        let switch = |on: bool| {
+            let change = json!({ "synchronous_mode": on });
+            self.lab.patch_config(&change).unwrap();
+        };
+        switch(true);
+        self.wait("synchronous standby", || synchronous_standby(&self.lab));
+        let played = play();
+        switch(false);
+        self.wait("end of synchronous mode", || {
+            synchronous_standby(&self.lab).is_none().then_some(())
+        });
+        played
     }
 
     /// Short clients through the proxy, at work when this returns.
@@ -197,4 +213,13 @@ pub fn patroni_log(node: Node) -> String {
 
 pub fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Runtime::new().unwrap().block_on(work)
+}
+
+/// Whom Patroni would promote, as it has written into the DCS.
+fn synchronous_standby(lab: &Lab) -> Option<Node> {
+    let key: Value = serde_json::from_str(&lab.key("sync")?).ok()?;
+    let leader = key["leader"].as_str()?;
+    (lab.leader()?.to_string() == leader)
+        .then(|| Node::named(key["sync_standby"].as_str()?))
+        .flatten()
 }

@@ -32,9 +32,11 @@ fn the_clusters_view_names_the_leader_through_moves_deaths_and_new_members() {
     stage.change("switchover by the view", |lab, _| {
         lab.switchover(lab.replicas()[0]).unwrap();
     });
-    stage.change("kill -9 by the view", |lab, old| {
-        lab.kill(old);
-        assert!(lab.dcs_expire().unwrap());
+    stage.in_synchronous_mode(|| {
+        stage.change("kill -9 by the view", |lab, old| {
+            lab.kill(old);
+            assert!(lab.dcs_expire().unwrap());
+        })
     });
     a_member_that_the_file_does_not_name_is_used(&stage);
 }

@@ -134,7 +134,7 @@ fn a_dead_machine_is_followed_as_soon_as_its_lock_has_run_out(stage: &Stage) {
     let vouched = stage.witnesses();
     let conflicts = stage.proxy.metric("topology_conflicting_primaries_total");
 
-    let change = stage.change(what, |lab, old| lab.kill(old));
+    let change = stage.in_synchronous_mode(|| stage.change(what, |lab, old| lab.kill(old)));
 
     assert_ne!(change.new, change.old);
     assert!(stage.witnesses() > vouched, "{what}: nobody was a witness");
