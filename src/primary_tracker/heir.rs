@@ -9,10 +9,10 @@ use tokio::sync::oneshot;
 use super::Tracker;
 use super::decider::Decider;
 use super::gap::LeaderChange;
-use super::record::Record;
+use super::record::{Latest, Record};
 use super::reign::Reign;
 use crate::clock::BootTime;
-use crate::topology::{Dynamic, Found, NodeSettings, Provider};
+use crate::topology::{Answer, Dynamic, Evidence, Found, NodeSettings, Provider};
 
 /// A tracker's state as a plain value. Both processes live on one machine, so its times mean the same to both.
 ///
@@ -93,6 +93,9 @@ pub(super) struct Standing {
     up: bool,
     successes: u32,
     failures: u32,
+    /// It held the lock and was not writable yet, when it was asked then: nobody else is authorised.
+    #[serde(default)]
+    promoting: Option<BootTime>,
     /// Played silent.
     forced: bool,
     /// One node is one machine: it is asked where it has answered.
@@ -193,6 +196,12 @@ impl Tracker {
         }
         if !self.decider.inherit(heir, now) {
             self.poller.doubt(now);
+        }
+        for standing in &heir.nodes {
+            let mut records = self.decider.records.iter_mut();
+            if let Some(record) = records.find(|record| standing.is_of(record)) {
+                standing.promote(record);
+            }
         }
         self.decider.decide(now);
     }
@@ -295,6 +304,10 @@ impl Standing {
             up: record.up,
             successes: record.successes,
             failures: record.failures,
+            promoting: record.latest.as_ref().and_then(|latest| {
+                let promotes = latest.evidence == Evidence::Promoting;
+                promotes.then_some(latest.sent)
+            }),
             forced: false,
             found: Found::default(),
         }
@@ -314,6 +327,21 @@ impl Standing {
             record.up = self.up;
             record.successes = self.successes;
             record.failures = self.failures;
+        }
+    }
+}
+
+impl Standing {
+    /// Whoever leads by an older word does not; what the node itself says next decides.
+    fn promote(&self, record: &mut Record) {
+        let is_newer = |sent| record.latest.as_ref().is_none_or(|own| own.sent < sent);
+        if let Some(sent) = self.promoting.filter(|sent| is_newer(*sent)) {
+            record.latest = Some(Latest {
+                evidence: Evidence::Promoting,
+                sent,
+                answer: Answer::default(),
+                claim: None,
+            });
         }
     }
 }

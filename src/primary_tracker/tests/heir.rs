@@ -388,3 +388,25 @@ async fn a_silence_that_nobody_could_end_is_not_played_on() {
 
     assert_eq!(new.routed(), Some(("n1".to_owned(), 1)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn as_long_as_a_node_is_promoting_nobody_else_leads_in_the_next_process_either() {
+    let mut old = Life::settled(Clock::paused());
+    let mut new = old.next();
+    new.leads(0, 5);
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let now = old.tracker.clock.now();
+    old.says(1, 200, "replica", 5, now);
+    assert_eq!(old.routed(), None);
+
+    new.inherit(&old.leave());
+    let mut late = old.next();
+
+    for next in [&mut new, &mut late] {
+        assert_eq!(next.routed(), None);
+        next.leads(0, 5);
+        assert_eq!(next.routed(), None);
+        next.leads(1, 6);
+        assert_eq!(next.routed(), Some(("n2".to_owned(), 2)));
+    }
+}
