@@ -245,6 +245,15 @@ mod tests {
             .map(|at| ms((at.saturating_sub(T0).as_secs_f64() * 1000.0).round() as u64))
     }
 
+    /// A client waits while the leader is in doubt.
+    fn held_in_doubt() -> Pace {
+        Pace {
+            doubt: true,
+            held: true,
+            ..Pace::default()
+        }
+    }
+
     fn asked() -> Tempo {
         Tempo {
             last_sent: Some(T0),
@@ -292,11 +301,7 @@ mod tests {
 
     #[test]
     fn doubt_is_fast_for_forty_questions_and_then_slows_to_half_a_second_while_held() {
-        let pace = Pace {
-            doubt: true,
-            held: true,
-            ..Pace::default()
-        };
+        let pace = held_in_doubt();
         let s = HealthSettings::default();
         let mut tempo = Tempo::default();
         let mut intervals = Vec::new();
@@ -339,11 +344,7 @@ mod tests {
 
     #[test]
     fn the_brake_holds_for_fast_and_for_wanted_questions_up_to_a_second() {
-        let pace = Pace {
-            doubt: true,
-            held: true,
-            ..Pace::default()
-        };
+        let pace = held_in_doubt();
         let mut slow = asked();
         slow.own_time = ms(15);
         assert_eq!(due(&slow, pace), Some(ms(550)));
@@ -355,11 +356,7 @@ mod tests {
 
     #[test]
     fn one_slow_answer_is_not_a_slow_node_but_several_are() {
-        let pace = Pace {
-            doubt: true,
-            held: true,
-            ..Pace::default()
-        };
+        let pace = held_in_doubt();
         let mut node = asked();
         let mut answers_in = |own| {
             node.ended(T0, Some((ms(own), ms(own))));
@@ -376,11 +373,7 @@ mod tests {
 
     #[test]
     fn a_patroni_that_waits_for_a_member_that_is_cut_off_is_asked_fast() {
-        let pace = Pace {
-            doubt: true,
-            held: true,
-            ..Pace::default()
-        };
+        let pace = held_in_doubt();
         let mut node = asked();
         node.ended(T0, Some((ms(1), ms(1))));
         // As it was measured, at intervals of 100 to 200 ms.
@@ -394,11 +387,7 @@ mod tests {
 
     #[test]
     fn a_patroni_that_is_slow_for_long_is_asked_in_proportion() {
-        let pace = Pace {
-            doubt: true,
-            held: true,
-            ..Pace::default()
-        };
+        let pace = held_in_doubt();
         let mut node = asked();
         node.ended(T0, Some((ms(1), ms(1))));
         for second in 1..=40 {
@@ -418,11 +407,7 @@ mod tests {
 
     #[test]
     fn a_doubt_asks_the_leader_within_a_fast_interval_and_the_others_within_three() {
-        let pace = Pace {
-            doubt: true,
-            held: true,
-            ..Pace::default()
-        };
+        let pace = held_in_doubt();
         let s = HealthSettings::default();
         let first = |leads, share| {
             let mut node = Tempo { leads, ..asked() };
@@ -435,11 +420,7 @@ mod tests {
 
     #[test]
     fn a_hung_question_delays_the_next_by_a_second_and_a_third_is_never_asked() {
-        let pace = Pace {
-            doubt: true,
-            held: true,
-            ..Pace::default()
-        };
+        let pace = held_in_doubt();
         let mut hung = asked();
         hung.under_way = vec![T0];
         assert_eq!(due(&hung, pace), Some(ms(1000)));
