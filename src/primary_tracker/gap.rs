@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize};
+
 use super::Leader;
 use crate::clock::BootTime;
 
@@ -26,7 +28,7 @@ pub(super) struct Gap {
 
 /// A change of leader, split into its parts. Times count from the last proof of the old leader, or from the first of
 /// the new one where there was none.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LeaderChange {
     /// When the new leader was first proved.
     pub(crate) at: SystemTime,

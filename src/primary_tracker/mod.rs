@@ -15,6 +15,7 @@ mod gap;
 mod hearing;
 mod heir;
 mod info;
+mod inherit;
 mod lag;
 mod lease;
 mod looking;

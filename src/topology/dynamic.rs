@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The part of `GET /config` that concerns a proxy. What is absent has Patroni's default.
 ///
 /// Source: Patroni documentation, "Dynamic configuration settings".
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Dynamic {
     /// How long the leader key lives without being renewed.
     pub(crate) ttl: Duration,
