@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::TryStreamExt;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 use tokio_postgres::config::{SslMode, SslNegotiation};
 use tokio_postgres::tls::{MakeTlsConnect, NoTls, TlsConnect, TlsStream};
 use tokio_postgres::{Client, Config, Connection, SimpleQueryMessage};
@@ -38,6 +39,8 @@ const NOT_LIKE_THIS: &str = "28000";
 #[derive(Debug)]
 pub(crate) struct Link {
     client: Client,
+    /// Carries what is said, to the end of the connection.
+    driving: JoinHandle<()>,
     _leaving: DropGuard,
 }
 
@@ -152,7 +155,7 @@ impl Link {
     {
         let leaving = CancellationToken::new();
         let left = leaving.clone();
-        tokio::spawn(async move {
+        let driving = tokio::spawn(async move {
             let mut connection = pin!(drive(connection));
             let ended = tokio::select! {
                 ended = &mut connection => ended,
@@ -168,6 +171,7 @@ impl Link {
         });
         Self {
             client,
+            driving,
             _leaving: leaving.drop_guard(),
         }
     }
@@ -201,10 +205,19 @@ impl Link {
     }
 
     /// Ends what the server still does for us, over a connection of its own: a backend at work would not notice
-    /// that we have left. The request goes in clear text, which PostgreSQL takes from everybody who has the key.
-    pub(crate) async fn cancel(self, peer: SocketAddr, host: &str, login: &Login) {
-        if let Err(error) = self.try_cancel(peer, host, login).await {
-            tracing::debug!(%peer, %error, "a question could not be cancelled");
+    /// that we have left. The request goes in clear text, which PostgreSQL takes from everybody who has the key. Once
+    /// `limit` is over both connections are closed, whatever has come of it.
+    pub(crate) async fn cancel(self, peer: SocketAddr, host: &str, login: &Login, limit: Duration) {
+        let driving = self.driving.abort_handle();
+        let heard_out = async move {
+            if let Err(error) = self.try_cancel(peer, host, login).await {
+                tracing::debug!(%peer, %error, "a question could not be cancelled");
+            }
+            drop(self.client);
+            self.driving.await
+        };
+        if tokio::time::timeout(limit, heard_out).await.is_err() {
+            driving.abort();
         }
     }
 

@@ -1,6 +1,7 @@
 //! No connection of ours to any PostgreSQL: this build has no `postgres-topology`, and nothing is compiled for it.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use tokio::net::TcpStream;
 
@@ -53,5 +54,12 @@ impl Link {
         Err(LinkError::NotBuilt)
     }
 
-    pub(crate) async fn cancel(self, _peer: SocketAddr, _host: &str, _login: &Login) {}
+    pub(crate) async fn cancel(
+        self,
+        _peer: SocketAddr,
+        _host: &str,
+        _login: &Login,
+        _limit: Duration,
+    ) {
+    }
 }

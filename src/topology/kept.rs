@@ -14,8 +14,9 @@ use crate::clock::Clock;
 
 /// Connecting and logging in never take longer than this, however seldom is asked.
 pub(super) const CONNECT_MOST: Duration = Duration::from_secs(5);
-/// How long a server may take to hear that a question is given up.
-const CANCEL: Duration = Duration::from_secs(1);
+/// How long a server may take to hear that a question is given up; never longer than the question itself, so that a
+/// server that hangs has at most as many connections to be given up as questions.
+const CANCEL_MOST: Duration = Duration::from_secs(1);
 
 /// What is asked over the connection.
 pub(crate) trait Look {
@@ -83,7 +84,7 @@ impl Keeper {
                 })
             }
             Err(elapsed) => {
-                kept.give_up(place.name, Arc::clone(&self.login));
+                kept.give_up(place.name, Arc::clone(&self.login), limit.min(CANCEL_MOST));
                 Err(late(elapsed))
             }
         }
@@ -138,9 +139,9 @@ impl Kept {
     }
 
     /// Its question was not answered in time: whatever the server still does for it is ended, and the connection.
-    fn give_up(self, host: Arc<str>, login: Arc<Login>) {
-        tokio::spawn(timeout(CANCEL, async move {
-            self.link.cancel(self.peer, &host, &login).await;
-        }));
+    fn give_up(self, host: Arc<str>, login: Arc<Login>, limit: Duration) {
+        tokio::spawn(async move {
+            self.link.cancel(self.peer, &host, &login, limit).await;
+        });
     }
 }
