@@ -20,6 +20,7 @@
 //! |---|---|
 //! | [`clock`] | the time that runs through suspend |
 //! | [`metrics`] | counters and their names |
+//! | [`causes`] | an error told with everything behind it |
 //! | [`protocol`] | the PostgreSQL wire as values: no sockets, no async, no clock |
 //! | [`net`] | sockets without knowing what is spoken |
 //! | [`backend`] | we as a PostgreSQL client |
@@ -37,6 +38,7 @@
 
 mod admin;
 pub mod backend;
+mod causes;
 pub mod clock;
 mod config;
 mod daemon;

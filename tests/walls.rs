@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A room and the rooms it may import. `clock` and `metrics` are open to all rooms above `protocol`.
+/// A room and the rooms it may import. `clock`, `metrics` and `causes` are open to all rooms above `protocol`.
 const MAY: &[(&str, &[&str])] = &[
     ("clock", &[]),
     ("metrics", &[]),
+    ("causes", &[]),
     ("protocol", &[]),
     ("net", &[]),
     ("backend", &["protocol", "net"]),
@@ -35,7 +36,7 @@ const MAY: &[(&str, &[&str])] = &[
         ],
     ),
 ];
-const TOOLS: &[&str] = &["clock", "metrics"];
+const TOOLS: &[&str] = &["clock", "metrics", "causes"];
 
 /// The process wires the rooms, so these may name everything.
 const ABOVE: [&str; 3] = ["daemon", "lib", "main"];
@@ -43,7 +44,7 @@ const ABOVE: [&str; 3] = ["daemon", "lib", "main"];
 fn allowed(room: &str, other: &str) -> bool {
     let own = MAY.iter().find(|(name, _)| *name == room);
     let (_, may) = own.unwrap_or_else(|| panic!("{room} is no room of the table"));
-    let uses_tools = !["clock", "metrics", "protocol"].contains(&room);
+    let uses_tools = !["clock", "metrics", "causes", "protocol"].contains(&room);
     room == other || may.contains(&other) || uses_tools && TOOLS.contains(&other)
 }
 

@@ -31,6 +31,8 @@ use super::routes::{self, Ask, Reply, Route};
 use super::token::Token;
 use super::{AdminSettings, Facts, changes, page};
 
+use crate::causes::chain;
+
 /// One connection is one question, so that each limit is a plain number.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
@@ -213,7 +215,7 @@ impl Window {
         };
         match &configured {
             Some(Err(error)) if !self.token_said.swap(true, Ordering::Relaxed) => {
-                warn!(error = %with_source(error), "admin API: nobody is let in by a token");
+                warn!(error = %chain(error), "admin API: nobody is let in by a token");
             }
             Some(Ok(_)) => self.token_said.store(false, Ordering::Relaxed),
             _ => {}
@@ -321,13 +323,6 @@ fn guard(answer: &mut Answer, content_type: &'static str) {
         answer
             .headers_mut()
             .insert(name, HeaderValue::from_static(value));
-    }
-}
-
-fn with_source(error: &super::TokenError) -> String {
-    match std::error::Error::source(error) {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
     }
 }
 

@@ -17,6 +17,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{Login, TlsMode};
+use crate::causes::chain;
 use crate::net::{ClientTls, TlsError, server_name};
 
 /// This build can ask PostgreSQL.
@@ -104,7 +105,7 @@ impl Link {
             Ok(Secured::Refused(_)) => Err(LinkError::NoTls { peer }),
             // As libpq: whatever was wrong with TLS, clear text is good enough for this mode.
             Err(error) if prefers && error.is_about_the_way() => {
-                tracing::debug!(%peer, %error, "no TLS; tried in clear text");
+                tracing::debug!(%peer, error = %chain(&error), "no TLS; tried in clear text");
                 let again = TcpStream::connect(peer).await;
                 let stream = again.map_err(|source| LinkError::Network { source })?;
                 Self::in_clear(stream, login).await
@@ -166,7 +167,7 @@ impl Link {
             };
             if let Err(error) = ended {
                 let error = LinkError::from(error);
-                tracing::debug!(%error, "a connection for questions has ended");
+                tracing::debug!(error = %chain(&error), "a connection for questions has ended");
             }
         });
         Self {
@@ -211,7 +212,7 @@ impl Link {
         let driving = self.driving.abort_handle();
         let heard_out = async move {
             if let Err(error) = self.try_cancel(peer, host, login).await {
-                tracing::debug!(%peer, %error, "a question could not be cancelled");
+                tracing::debug!(%peer, error = %chain(&error), "a question could not be cancelled");
             }
             drop(self.client);
             self.driving.await

@@ -1,6 +1,5 @@
 //! The command line: what was asked for, who does it, and with which exit code it ends.
 
-use std::error::Error;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,6 +11,7 @@ use super::outcome::StartError;
 use super::run::{self, Failure, Source};
 use super::{doctor, line, logs};
 use crate::admin::{self, AdminSettings, Token};
+use crate::causes::chain;
 use crate::{Config, ConfigError};
 
 /// Something went wrong while running.
@@ -239,22 +239,6 @@ fn misused(words: &dyn std::fmt::Display) -> ExitCode {
     ExitCode::from(MISUSED)
 }
 
-/// An error and everything behind it on one line: `a: b: c`.
-pub(super) fn chain(error: &dyn Error) -> String {
-    let mut words = error.to_string();
-    let mut behind = error.source();
-    while let Some(source) = behind {
-        let more = source.to_string();
-        // Some errors repeat their source in their own words.
-        if !words.ends_with(&more) {
-            words.push_str(": ");
-            words.push_str(&more);
-        }
-        behind = source.source();
-    }
-    words.replace('\n', " ")
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -285,16 +269,5 @@ mod tests {
         let line = ["helios-proxy", "--config", "a.toml", "--node", "a=b"];
 
         assert!(Cli::try_parse_from(line).is_err());
-    }
-
-    #[test]
-    fn an_error_is_told_with_its_causes_on_one_line() {
-        let cause = std::io::Error::other("no such\nthing");
-        let error = ConfigError::Read {
-            file: "a.toml".to_owned(),
-            source: cause,
-        };
-
-        assert_eq!(chain(&error), "a.toml: cannot be read: no such thing");
     }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::outcome::{BindFailed, Bound, FileFailed, StartError};
 use super::store::is_stored;
 use crate::admin::{AdminSettings, Token};
+use crate::causes::chain;
 use crate::net::{
     Address, BindError, BindOptions, BoundSet, FileError, Inherited, Socket, SocketFile, bind,
 };
@@ -158,7 +159,7 @@ pub(super) fn open_admin(
         if settings.must_have_token() {
             return Err(StartError::AdminToken(Box::new(error)));
         }
-        tracing::warn!(%error, "the admin API takes no changes");
+        tracing::warn!(error = %chain(&error), "the admin API takes no changes");
     }
     bind_admin(settings.address, inherited).map_err(StartError::Bind)
 }

@@ -8,7 +8,6 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use toml::Table;
 use tracing::{error, info, warn};
 
-use super::cli::chain;
 use super::house::House;
 use super::limits;
 use super::outcome::{Bound, StartError};
@@ -17,6 +16,7 @@ use super::store::Store;
 use super::succession::{self, Handing};
 use super::systemd::Manager;
 use super::upgrade::{Broken, Elder, Program, Successor};
+use crate::causes::chain;
 use crate::{Config, ConfigError};
 
 /// READY waits for the first round of questions, but not longer than this: dead nodes must not delay a boot.

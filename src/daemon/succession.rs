@@ -4,12 +4,12 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tracing::{error, info, warn};
 
-use super::cli::chain;
 use super::house::House;
 use super::run::{Beat, FIRST_ROUND, Failure, Life, Source, announce, doubt};
 use super::signals::{Call, Signals};
 use super::store::Store;
 use super::upgrade::{Elder, Handovers, NotHandedOver, Program, Ready, Successor};
+use crate::causes::chain;
 use crate::net::Inherited;
 use crate::session::Errand;
 

@@ -8,9 +8,10 @@ use super::Check;
 use super::decider::Decider;
 use super::pins::Foreign;
 use super::record::{Claim, Latest};
+use crate::causes::chain;
 use crate::clock::BootTime;
 use crate::metrics::{CheckLabel, CheckResult, NodeLabel};
-use crate::topology::{Answer, Evidence, Heard, Observation, Silence, Standing, Worth, judge};
+use crate::topology::{Answer, Evidence, Heard, Observation, Standing, Worth, judge};
 
 impl Decider {
     /// Takes in one answer or silence. True when a fact has changed.
@@ -216,22 +217,10 @@ impl Decider {
                 self.metrics.check_seconds.observe(seen.took.as_secs_f64());
             }
             Err(silence) => {
-                let words: Arc<str> = with_sources(silence).into();
+                let words: Arc<str> = chain(silence).into();
                 people.last_error = Some(Arc::clone(&words));
                 people.words = Some(words);
             }
         }
     }
-}
-
-/// An error and what caused it, on one line.
-pub(super) fn with_sources(silence: &Silence) -> String {
-    let mut text = silence.to_string();
-    let mut source = std::error::Error::source(silence);
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

@@ -3,8 +3,8 @@
 use super::WhyNobody;
 use super::claims::Weighed;
 use super::decider::Decider;
-use super::hearing::with_sources;
 use super::record::Claim;
+use crate::causes::chain;
 use crate::clock::BootTime;
 use crate::topology::Silence;
 
@@ -36,7 +36,7 @@ impl Decider {
     pub(super) fn note_silence(&mut self, at: usize, silence: &Silence) {
         let record = &mut self.records[at];
         let (node, said) = (&*record.settings.name, &mut record.said.needs_hands);
-        let words = with_sources(silence);
+        let words = chain(silence);
         if !silence.needs_hands() || said.contains(&words) || said.len() >= WAYS {
             tracing::debug!(node, "no answer: {words}");
             return;

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::causes::chain;
 use crate::net::FileError;
 
 /// Why a provider cannot start. All of these are for whoever configured it to mend.
@@ -51,8 +52,7 @@ pub enum ProviderError {
 impl ProviderError {
     /// For a provider that is started by its first use, which has nobody to tell.
     pub(super) fn log(&self) {
-        let source = std::error::Error::source(self).map(ToString::to_string);
-        tracing::error!(error = %self, source, "a topology provider cannot start");
+        tracing::error!(error = %chain(self), "a topology provider cannot start");
     }
 }
 

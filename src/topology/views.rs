@@ -7,6 +7,7 @@ use super::cadence::{LeaderInterval, Pace, Tempo};
 use super::question::{NoAnswer, Reply};
 use super::view::View;
 use super::{HealthSettings, NodeSettings, Place, RestUrl};
+use crate::causes::chain;
 use crate::clock::BootTime;
 use crate::net::Host;
 
@@ -197,7 +198,7 @@ impl Views {
                 })
             }
             Err(error) => {
-                tracing::debug!(%endpoint, %error, "no view of the cluster");
+                tracing::debug!(%endpoint, error = %chain(&error), "no view of the cluster");
                 None
             }
         };

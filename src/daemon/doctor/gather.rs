@@ -13,8 +13,8 @@ use super::facts::{
 use super::postgres;
 use crate::Config;
 use crate::admin::Token;
+use crate::causes::chain;
 use crate::clock::Clock;
-use crate::daemon::cli::chain;
 use crate::daemon::limits;
 use crate::net::{Address, FileError, Host, TlsError, at_port, is_unassigned};
 use crate::topology::{

@@ -15,8 +15,8 @@ use std::io::{self, Write};
 use facts::Facts;
 use report::{Finding, Report};
 
-use super::cli::chain;
 use crate::Config;
+use crate::causes::chain;
 use crate::topology::Provider;
 
 /// Prints what was found. True when something is wrong: a warning is not.

@@ -13,6 +13,7 @@ use super::error::Broken;
 use super::link::Link;
 use super::message::{Estate, Hello, ToNew, ToOld};
 use super::program::LINK;
+use crate::causes::chain;
 use crate::net::Inherited;
 use crate::primary_tracker::Heir;
 
@@ -94,7 +95,7 @@ impl Elder {
         };
         let told = tokio::time::timeout(PATIENCE, told).await;
         if let Err(error) = told.unwrap_or(Err(Broken::Late(PATIENCE))) {
-            tracing::warn!(%error, "the old process does not finish the hand-over");
+            tracing::warn!(error = %chain(&error), "the old process does not finish the hand-over");
         }
     }
 }

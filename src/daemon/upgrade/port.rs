@@ -15,6 +15,7 @@ use super::error::Broken;
 use super::link::Frame;
 use super::message::{ToNew, ToOld};
 use super::successor::Successor;
+use crate::causes::chain;
 use crate::daemon::house::Quay;
 use crate::session::{Adoption, Cancel, Errand, Packed, Parcel, Verdict};
 
@@ -44,7 +45,7 @@ impl Successor {
         match broken {
             Broken::Ended => {}
             error => {
-                tracing::error!(pid = self.pid, %error, "the process that took over is ended");
+                tracing::error!(pid = self.pid, error = %chain(&error), "the process that took over is ended");
                 // The link is open, so it is that very process. It must not go on with what comes back here.
                 let _ = kill(Pid::from_raw(self.pid), Signal::SIGKILL);
             }
@@ -118,7 +119,7 @@ impl Successor {
             }
             // The verdict is dropped: it stays here.
             Err(error) => {
-                tracing::warn!(%error, "cannot go along: {whose}");
+                tracing::warn!(error = %chain(&error), "cannot go along: {whose}");
                 Ok(())
             }
         }
@@ -183,7 +184,7 @@ impl Elder {
                 tracing::info!(pid = self.pid, "the process before this one has ended");
             }
             error => {
-                tracing::error!(pid = self.pid, %error, "the process before this one hands out no more");
+                tracing::error!(pid = self.pid, error = %chain(&error), "the process before this one hands out no more");
             }
         }
     }

@@ -12,6 +12,7 @@ use super::error::{Broken, NotHandedOver};
 use super::link::{Frame, Link};
 use super::message::{Estate, Handovers, Hello, ToNew, ToOld};
 use super::program::Program;
+use crate::causes::chain;
 use crate::daemon::house::House;
 
 /// A start takes a second or two: the first round of questions is not waited for longer.
@@ -105,7 +106,7 @@ impl Successor {
     pub(in crate::daemon) async fn is_named(&self) {
         if let Err(error) = self.link.say(&ToNew::Named).await {
             // It may have ended meanwhile; whoever watches it hears of that.
-            tracing::warn!(%error, pid = self.pid, "the new process is told nothing");
+            tracing::warn!(error = %chain(&error), pid = self.pid, "the new process is told nothing");
         }
     }
 }
