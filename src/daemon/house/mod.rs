@@ -2,6 +2,7 @@
 
 mod by_hand;
 mod doors;
+mod furnish;
 mod handing;
 mod reload;
 mod words;
@@ -25,12 +26,12 @@ use crate::admin;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::metrics::Metrics;
-use crate::net::{Address, Inherited, descriptor_limit};
+use crate::net::{Address, Inherited};
 use crate::primary_tracker::{
     Demand, Ears, Heir, Operator, Orders, Picture, PrimaryWatch, Progress, Reordered, Succession,
     Tracker,
 };
-use crate::routing::{Router, RoutingSettings};
+use crate::routing::RoutingSettings;
 use crate::session::{self, Command, SessionSettings, Shared};
 use crate::topology::{Rest, Sources};
 
@@ -96,11 +97,6 @@ struct State {
     admin: Option<Door>,
 }
 
-/// More than a reload of many listeners says at once.
-const COMMANDS: usize = 1024;
-/// Where the kernel does not tell its limit of open files.
-const DESCRIPTORS: u64 = 1024;
-
 impl House {
     /// Binds the sockets and starts the threads. Clients are held from here on until a leader is proved.
     ///
@@ -123,74 +119,12 @@ impl House {
         let admin = admin.map(|settings| opening::open_admin(settings, inherited));
         let (admin_door, admin_listener) = admin.transpose()?.unzip();
         let opened = opening::open_all(&config.listeners, inherited)?;
-        let clock = Clock::Boot;
-        let metrics = Arc::new(Metrics::new());
-        let demand = Demand::new(clock);
-        let (publish, picture) = watch::channel(Picture::blank());
-        let (rung_by, rung) = watch::channel(None);
-        let threads = Threads {
-            stop: CancellationToken::new(),
-            rung: rung_by,
-        };
-        let (orders, heard) = mpsc::channel(4);
-        let (operator, told) = Operator::new();
-        let (succession, successions) = mpsc::channel(1);
-        let (worker, commands) = mpsc::channel(COMMANDS);
-        let (routing, routing_now) = watch::channel(config.routing.clone());
-        let (session, session_now) = watch::channel(config.session.clone());
-        let (window, window_now) = Window::new(&config);
-        let router = Router::new(
-            clock,
-            picture.clone(),
-            routing_now,
-            Arc::clone(&demand),
-            Arc::clone(&metrics),
-        );
-        let shared = Shared::new(
-            Arc::new(router),
-            Arc::clone(&metrics),
-            session_now,
-            descriptor_limit().unwrap_or(DESCRIPTORS),
-        );
-        let house = Self {
-            clock,
-            picture,
-            demand,
-            metrics,
-            progress: Progress::default(),
-            orders,
-            operator,
-            succession,
-            shared,
-            worker,
-            doors: CancellationToken::new(),
-            window_closed: threads.stop.child_token(),
-            draining: threads.stop.child_token(),
-            drained: CancellationToken::new(),
-            routing,
-            session,
-            window,
-            state: Mutex::new(State {
-                open: Vec::new(),
-                admin: admin_door,
-                rest: Arc::new(rest),
-                source: Arc::new(source),
-                config,
-            }),
-            threads,
-            handles: Mutex::new(Vec::new()),
-            rung,
-        };
-        let admin = admin_listener.zip(window_now);
-        let ears = Ears {
-            orders: heard,
-            operator: told,
-            succession: successions,
-        };
+        let (house, ends) = Self::furnish(config, rest, source, admin_door);
         let heir = heir.map(|heir| house.as_it_may_be(heir));
         let is_ready = heir.is_none();
-        house.spawn_control(publish, ears, admin, heir)?;
-        house.spawn_worker(commands)?;
+        let admin = admin_listener.zip(ends.window);
+        house.spawn_control(ends.picture, ends.ears, admin, heir)?;
+        house.spawn_worker(ends.commands)?;
         let listeners = opened.into_iter().map(|opened| opened.listener);
         house.state().open = listeners.collect();
         if is_ready {
