@@ -129,6 +129,22 @@ class Cluster:
             said = json.loads(text)
             assert not (said["replica"] and said["clients"]), f"{name}: {said}"
 
+    def left_by_all(self, holder):
+        """Every session that was held has left the member that led, and none is on another that does not lead."""
+        self.followed()
+        self.nobody_astray()
+        said = holder.end()
+        assert len(said["ended"]) == said["held"] > 0, "a session stayed on the old leader"
+
+    def served(self, writer, connector):
+        """Nothing that was acknowledged is missing, and every new connection was let in: held, and no longer than
+        agreed, where nobody led."""
+        written, connected = writer.end(), connector.end()
+        assert written["acknowledged"] > 100 and written["missing"] == [], written
+        assert connected["opened"] > 100 and connected["refused"] == [], connected
+        assert 10 < connected["longest_wait"] < 45, connected
+        assert connected["unanswered"] == 0 and connected["read_only"] == 0, connected
+
     def switchover(self):
         old = self.leader()
         order = json.dumps({"leader": old.name})

@@ -29,7 +29,12 @@ async def run(host: str, port: int, path: str, idle: int, busy: int) -> None:
     await told.wait()
     # Who hears nothing more has neither ended nor been served.
     _, stuck = await asyncio.wait(tasks, timeout=30)
-    said = {"ended": ends, "answers": answers[0], "unanswered": len(stuck)}
+    said = {
+        "held": len(tasks),
+        "ended": ends,
+        "answers": answers[0],
+        "unanswered": len(stuck),
+    }
     report.write(path, said)
 
 
