@@ -1,6 +1,6 @@
 //! Nothing is routed to a node before it has proved that it leads.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
@@ -104,11 +104,8 @@ async fn one_living_node_of_three_serves_from_its_first_proof() {
         .unwrap();
 
     assert_eq!(client.node().await.unwrap(), "n1");
-    assert!(
-        since.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        since.elapsed()
-    );
+    // Not at the end of a question to the node that swallows it.
+    assert!(since.elapsed() < ms(5000), "{:?}", since.elapsed());
 }
 
 #[tokio::test]

@@ -295,13 +295,19 @@ async fn the_first_endpoint_is_asked_alone_as_long_as_it_answers() {
     let mut cluster = Cluster::start(3);
     cluster.lead_openly(0, 1);
     let more = endpoints(&cluster, &[2, 1]);
-    let scene = Scene::leading(cluster, &tempo(&more)).await;
+    // An endpoint that takes longer is helped out by the next one.
+    let tempo = tempo(&more);
+    let patient = Tempo {
+        topology: tempo.topology.replace("_ms = 400", "_ms = 8000"),
+        ..tempo
+    };
+    let scene = Scene::leading(cluster, &patient).await;
     let asked = |i: usize, since| scene.cluster.nodes[i].rest.asked("/cluster", since);
     let since = Instant::now();
     tokio::time::sleep(ms(1000)).await;
     assert_eq!((asked(0, since), asked(1, since)), (0, 0));
     let often = asked(2, since);
-    assert!((3..=12).contains(&often), "{often}");
+    assert!((1..=12).contains(&often), "{often}");
 
     scene.cluster.nodes[2]
         .rest
