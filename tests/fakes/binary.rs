@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::{eventually, locked};
+use super::{PATIENCE, eventually, locked};
 
 /// The binary with a configuration in a file of its own; ended when dropped.
 #[derive(Debug)]
@@ -54,10 +54,7 @@ impl Proxy {
             log,
             _folder: folder,
         };
-        let up = eventually(Duration::from_secs(10), || {
-            std::net::TcpStream::connect(addr).is_ok()
-        })
-        .await;
+        let up = eventually(PATIENCE, || std::net::TcpStream::connect(addr).is_ok()).await;
         assert!(up, "it does not listen: {:?}", proxy.log());
         proxy
     }

@@ -38,6 +38,9 @@ use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+/// Longer than anything in these tests takes on a busy machine; only a failed test waits so long.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
 /// Looks every few milliseconds until `holds`, for at most `within`; true when it held in time.
 pub async fn eventually(within: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let since = Instant::now();

@@ -174,7 +174,7 @@ impl Patroni {
     pub async fn after_questions(&self, more: usize) {
         let since = Instant::now();
         let enough = || self.asked("/primary", since) >= more;
-        let came = super::eventually(Duration::from_secs(10), enough).await;
+        let came = super::eventually(super::PATIENCE, enough).await;
         assert!(came, "{} was not asked {more} times", self.addr());
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::scene::Scene;
 use crate::fakes::client::Client;
 use crate::fakes::cluster::{Cluster, Tempo};
-use crate::fakes::{eventually, ms};
+use crate::fakes::{PATIENCE, eventually, ms};
 
 const CLIENTS: usize = 200;
 const FLIPS: usize = 500;
@@ -67,11 +67,7 @@ async fn no_session_is_on_a_demoted_node_one_poll_later() {
         if let Some(old) = old.filter(|old| Some(*old) != new) {
             let asked = scene.cluster.nodes[old].rest.questions().len();
             let node = &scene.cluster.nodes[old];
-            assert!(
-                eventually(Duration::from_secs(10), || node.rest.questions().len()
-                    > asked)
-                .await
-            );
+            assert!(eventually(PATIENCE, || node.rest.questions().len() > asked).await);
             let polled = Instant::now();
             let gone = eventually(AT_MOST, || node.postgres.open() == 0).await;
             let left = node.postgres.open();

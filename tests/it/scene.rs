@@ -9,8 +9,7 @@ use crate::fakes::client::{Client, Refused};
 use crate::fakes::cluster::{Cluster, Tempo};
 use crate::fakes::{eventually, ms, within};
 
-/// Longer than anything in these tests takes on a busy machine; only a failed test waits so long.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) use crate::fakes::PATIENCE;
 
 pub struct Scene {
     pub cluster: Cluster,

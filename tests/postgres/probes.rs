@@ -9,11 +9,11 @@ use heliosdb_proxy::{Config, House};
 use serde_json::Value;
 
 use super::server::{Stage, give};
+use crate::fakes::PATIENCE;
 use crate::fakes::cluster::Tempo;
 use crate::fakes::papers::{Authority, replace};
 use crate::lab::http;
 
-const PATIENCE: Duration = Duration::from_secs(10);
 const PASSWORD: &str = "hush, says the probe";
 const LEADS: &str = "pg_is_in_recovery() = false, timeline 1";
 

@@ -5,7 +5,6 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Mutex;
-use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -16,8 +15,7 @@ use tokio::process::{Child, Command};
 use super::shelf::{Shelf, receive, receive_now};
 use crate::fakes::eventually;
 
-/// Longer than anything here takes on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(15);
+pub use crate::fakes::PATIENCE;
 
 /// A running helios-proxy. Dropping it kills it.
 pub struct Daemon {
