@@ -184,6 +184,20 @@ pub async fn connect(config: &Config) -> Result<Client, tokio_postgres::Error> {
     Ok(client)
 }
 
+/// Waits until a session of the same user is in `pg_sleep` at one of these servers: a cancel that comes before its query
+/// ends nothing.
+pub async fn until_asleep(servers: &[Client]) -> Result<(), tokio_postgres::Error> {
+    let sleepers = "SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+    loop {
+        for server in servers {
+            if !server.query(sleepers, &[]).await?.is_empty() {
+                return Ok(());
+            }
+        }
+        time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
 /// Connects, inserts one row, leaves.
 pub async fn write_once(config: Config, id: i64, connected: impl FnOnce()) -> Outcome {
     match insert(&config, id, connected).await {
