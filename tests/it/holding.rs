@@ -125,7 +125,7 @@ async fn whoever_waited_in_vain_is_told_in_words_however_the_door_was_opened() {
         assert_eq!(text, "no leader of demo after 1 s");
         assert!(detail.contains("n1") && detail.contains("n2"), "{detail}");
         assert!(!hint.is_empty());
-        assert!((ms(900)..ms(2500)).contains(&took), "{took:?}");
+        assert!((ms(900)..ms(5000)).contains(&took), "{took:?}");
     }
     assert_eq!(scene.accepted(), 0);
 }

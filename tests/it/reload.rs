@@ -200,6 +200,8 @@ async fn a_drain_says_goodbye_to_the_idle_and_waits_for_the_busy() {
     busy.send(&crate::fakes::wire::query("slow 2500"))
         .await
         .unwrap();
+    let server = &scene.cluster.nodes[0].postgres;
+    assert!(eventually(PATIENCE, || server.queries() == 1).await);
     let addr = scene.addr;
 
     let drain = scene.house.drain();
