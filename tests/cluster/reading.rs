@@ -2,7 +2,7 @@
 //! its replica, and without replicas the leader serves or it is said that nobody does.
 
 use std::{
-    net::{IpAddr, SocketAddr, TcpListener},
+    net::{IpAddr, SocketAddr},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -18,7 +18,7 @@ use super::{
     guests::Guests,
     stage::{SOON, Stage, block_on},
 };
-use crate::lab::{self, Lab, Node, client};
+use crate::lab::{self, Lab, Node, client, ports};
 
 /// Longer than a question at rest and a replica's second answer.
 const ONE_POLL: Duration = Duration::from_secs(7);
@@ -27,7 +27,7 @@ const HOLD: Duration = Duration::from_secs(8);
 
 #[test]
 fn readers_are_served_through_moves_and_deaths_and_without_replicas_as_configured() {
-    let [desk, strict] = [(), ()].map(|()| free_port());
+    let [desk, strict] = [(), ()].map(|()| ports::free());
     let more = format!(
         "write_timeout_secs = {}\n\
          [[listeners]]\naddress = \"{desk}\"\nroute = \"replica\"\n\
@@ -52,7 +52,7 @@ fn readers_of_an_old_patroni_are_served_through_a_move_and_a_death() {
     if lab::require_patroni("reading from an old Patroni", OLD).is_none() {
         return;
     }
-    let desk = free_port();
+    let desk = ports::free();
     let more = format!("[[listeners]]\naddress = \"{desk}\"\nroute = \"replica\"\n");
     let up = || Lab::builder().fast().patroni(OLD).up();
     let Some(stage) = Stage::set("reading from an old Patroni", up, &more) else {
@@ -63,11 +63,6 @@ fn readers_of_an_old_patroni_are_served_through_a_move_and_a_death() {
     only_replicas_serve(&stage, desk);
     a_switchover_disturbs_no_reader(&stage, desk);
     the_leaders_death_turns_no_reader_away(&stage, desk);
-}
-
-fn free_port() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
 }
 
 fn only_replicas_serve(stage: &Stage, desk: SocketAddr) {

@@ -6,6 +6,7 @@
 //! | [`body`] | what Patroni says of a node |
 //! | [`answer`] | what one path answers, and in which manner |
 //! | [`patroni`] | a Patroni REST API with an answer per path, and a record of who asked when |
+//! | [`ports`] | addresses that are free to be listened at |
 //! | [`papers`] | a private CA, and certificates good and bad |
 //! | [`tls`] | how a scripted server speaks TLS |
 //! | [`view`] | what Patroni says of its cluster |
@@ -28,6 +29,7 @@ pub mod door;
 pub mod guest;
 pub mod papers;
 pub mod patroni;
+pub mod ports;
 pub mod postgres;
 pub mod sql;
 pub mod tls;

@@ -13,7 +13,7 @@ use crate::fakes::body::Body;
 use crate::fakes::client::{self, Client};
 use crate::fakes::cluster::{Cluster, Tempo};
 use crate::fakes::door::Mode;
-use crate::fakes::{eventually, ms, wire, within};
+use crate::fakes::{eventually, ms, ports, wire, within};
 
 /// Longer than the longest way to the next question: see `switchover`.
 const ONE_POLL: Duration = ms(1500);
@@ -573,9 +573,7 @@ async fn a_cancel_inside_tls_reaches_the_right_one_of_two_replicas_every_other_t
 async fn a_listener_whose_route_changes_goes_on_accepting() {
     let mut cluster = Cluster::start(2);
     cluster.lead(0, 1);
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let desk = free.local_addr().unwrap();
-    drop(free);
+    let desk = ports::free();
     let routed = |cluster: &Cluster, route: &str| {
         let text = with_desk(&cluster.toml(), &format!("route = \"{route}\""));
         let at = format!("\"{desk}\"\nroute = \"{route}\"\n\n[health]");

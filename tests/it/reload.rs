@@ -9,7 +9,7 @@ use crate::fakes::answer::Answer;
 use crate::fakes::body::Body;
 use crate::fakes::client::Client;
 use crate::fakes::cluster::{Cluster, Tempo};
-use crate::fakes::{eventually, ms, within};
+use crate::fakes::{eventually, ms, ports, within};
 
 /// The same listener (its port resolved), and these nodes.
 fn with_nodes(scene: &Scene, nodes: &[usize]) -> String {
@@ -23,19 +23,12 @@ fn with_nodes(scene: &Scene, nodes: &[usize]) -> String {
 async fn scene(nodes: u8) -> Scene {
     let mut cluster = Cluster::start(nodes);
     cluster.lead(0, 1);
-    let text = cluster.toml().replace("127.0.0.1:0", &free_port().await);
+    let text = cluster
+        .toml()
+        .replace("127.0.0.1:0", &ports::free().to_string());
     let scene = Scene::with_text(cluster, &text).await;
     scene.settled().await;
     scene
-}
-
-async fn free_port() -> String {
-    TcpListener::bind("127.0.0.1:0")
-        .await
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .to_string()
 }
 
 #[tokio::test]
@@ -132,7 +125,7 @@ async fn an_added_node_can_become_the_leader() {
     cluster.lead(0, 1);
     let text = Tempo::default()
         .toml()
-        .replace("127.0.0.1:0", &free_port().await)
+        .replace("127.0.0.1:0", &ports::free().to_string())
         + &cluster.node_tables_of(&[0, 1]);
     let mut scene = Scene::with_text(cluster, &text).await;
     scene.settled().await;

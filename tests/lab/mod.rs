@@ -29,6 +29,9 @@ pub mod observer;
 )]
 #[path = "../fakes/papers.rs"]
 pub mod papers;
+#[allow(clippy::duplicate_mod, reason = "as above")]
+#[path = "../fakes/ports.rs"]
+pub mod ports;
 pub mod process;
 pub mod proxy;
 pub mod sessions;

@@ -4,7 +4,7 @@ use std::{
     env,
     fmt::Write,
     fs::{self, File},
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     os::unix::process::CommandExt,
     path::PathBuf,
     process::{Child, Command, Stdio},
@@ -19,7 +19,7 @@ use super::{
     cluster::Lab,
     http,
     net::{NODES, Node},
-    poll, process,
+    poll, ports, process,
 };
 
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -40,8 +40,8 @@ impl Proxy {
     pub fn start(lab: &Lab, more: &str) -> Result<Self, LabError> {
         let program = program()?;
         let folder = lab.companion_folder("proxy")?;
-        let listens = free_port(lab)?;
-        let admin = free_port(lab)?;
+        let listens = ports::free_of(lab.client_ip());
+        let admin = ports::free_of(lab.client_ip());
         let file = folder.join("helios-proxy.toml");
         fs::write(&file, settings(lab, listens, Some(admin), more))
             .map_err(LabError::io("cannot write the proxy's file"))?;
@@ -183,12 +183,6 @@ pub fn settings(lab: &Lab, listens: SocketAddr, admin: Option<SocketAddr>, more:
         );
     }
     text
-}
-
-fn free_port(lab: &Lab) -> Result<SocketAddr, LabError> {
-    TcpListener::bind(SocketAddr::new(lab.client_ip(), 0))
-        .and_then(|listener| listener.local_addr())
-        .map_err(LabError::io("no free port"))
 }
 
 /// The binary: cargo builds it for tests and benchmarks, for the demo it is asked to. `HELIOS_LAB_PROXY` names

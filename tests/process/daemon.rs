@@ -1,7 +1,7 @@
 //! helios-proxy as a child, with a scripted service manager at the other end of `NOTIFY_SOCKET`.
 
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Mutex;
@@ -16,6 +16,7 @@ use super::shelf::{Shelf, receive, receive_now};
 use crate::fakes::eventually;
 
 pub use crate::fakes::PATIENCE;
+pub use crate::fakes::ports::free;
 
 /// A running helios-proxy. Dropping it kills it.
 pub struct Daemon {
@@ -185,12 +186,6 @@ impl Daemon {
             Err(_) => panic!("still running; the log:\n{}", self.log()),
         }
     }
-}
-
-/// A port of loopback that was free a moment ago.
-pub fn free() -> SocketAddr {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.local_addr().unwrap()
 }
 
 /// A configuration with one node; lines of `top` come before the tables.
