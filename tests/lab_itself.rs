@@ -3,9 +3,13 @@
 #[path = "lab/mod.rs"]
 mod lab;
 
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
 
-use lab::{Lab, NODES, Net, client, observer::Observer};
+use lab::{Lab, LabError, NODES, Net, client, install, observer::Observer};
 
 #[test]
 fn a_cluster_comes_up_changes_its_leader_twice_and_leaves_nothing_behind() {
@@ -96,5 +100,21 @@ fn a_leader_that_is_cut_off_gives_way_and_comes_back() {
 }
 
 fn soon<T>(probe: impl FnMut() -> Option<T>) -> Option<T> {
-    lab::poll(Duration::from_secs(40), Duration::from_millis(20), probe)
+    lab::poll(Duration::from_secs(120), Duration::from_millis(20), probe)
+}
+
+#[test]
+fn what_is_fetched_may_need_other_things_that_are_fetched() {
+    let make = |folder: &Path| fs::create_dir(folder).map_err(LabError::io("cannot make a folder"));
+    let outer = install::ensure_folder("test-outer", |folder| {
+        install::ensure_folder("test-inner", make)?;
+        install::ensure_program("sh")?;
+        make(folder)
+    });
+
+    assert!(outer.unwrap().ends_with("test-outer"));
+    for name in ["test-outer", "test-inner"] {
+        fs::remove_dir_all(install::kept().join(name)).unwrap();
+        fs::remove_file(install::kept().join(format!("{name}.lock"))).unwrap();
+    }
 }

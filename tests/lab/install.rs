@@ -41,55 +41,28 @@ pub struct Missing {
 ///
 /// `HELIOS_LAB_PATRONI` names a Patroni to use instead, `HELIOS_LAB_POSTGRESQL` a folder of PostgreSQL's programs.
 pub fn ensure() -> Result<Programs, Missing> {
-    if let Some(programs) = find() {
-        return Ok(programs);
-    }
-    let fetched = one_at_a_time().and_then(|_lock| fetch());
-    find().ok_or_else(|| Missing {
+    found_or_fetched(find, fetch).map_err(|error| Missing {
         programs: lacking(),
-        advice: match fetched {
-            Ok(()) => advice(),
-            Err(error) => format!("{} ({error})", advice()),
-        },
+        advice: with_reason(advice(), error),
     })
 }
 
 /// Patroni in another version than the usual one, fetched in the same way.
 pub fn ensure_patroni(version: &str) -> Result<PathBuf, Missing> {
-    let find = || in_venv(version);
-    if let Some(program) = find() {
-        return Ok(program);
-    }
-    let fetched = one_at_a_time().and_then(|_lock| match find() {
-        Some(_) => Ok(()),
-        None => make_venv(version),
-    });
-    find().ok_or_else(|| Missing {
+    found_or_fetched(|| in_venv(version), || make_venv(version)).map_err(|error| Missing {
         programs: vec!["Patroni"],
-        advice: match fetched {
-            Ok(()) => format!("Patroni {version} could not be installed"),
-            Err(error) => format!("Patroni {version} could not be installed ({error})"),
-        },
+        advice: with_reason(format!("Patroni {version} could not be installed"), error),
     })
 }
 
 /// A browser, fetched in the same way.
 pub fn ensure_chromium() -> Result<PathBuf, Missing> {
-    let find = || {
-        ["chromium", "chromium-browser"]
-            .iter()
-            .find_map(|name| on_path(name))
-    };
-    if let Some(program) = find() {
-        return Ok(program);
-    }
-    let fetched = one_at_a_time().and_then(|_lock| apt(&["chromium", "fonts-dejavu-core"]));
-    find().ok_or_else(|| Missing {
+    let names = ["chromium", "chromium-browser"];
+    let find = || names.iter().find_map(|name| on_path(name));
+    let fetch = || apt(&["chromium", "fonts-dejavu-core"]);
+    found_or_fetched(find, fetch).map_err(|error| Missing {
         programs: vec!["Chromium"],
-        advice: match fetched {
-            Ok(()) => "Install Chromium so that it is on PATH".to_owned(),
-            Err(error) => format!("Install Chromium so that it is on PATH ({error})"),
-        },
+        advice: with_reason("Install Chromium so that it is on PATH".to_owned(), error),
     })
 }
 
@@ -100,17 +73,34 @@ pub fn ensure_program(name: &'static str) -> Result<PathBuf, Missing> {
 
 /// The same, out of a package of another name.
 pub fn ensure_program_of(name: &'static str, package: &str) -> Result<PathBuf, Missing> {
-    if let Some(program) = on_path(name) {
-        return Ok(program);
-    }
-    let fetched = one_at_a_time().and_then(|_lock| apt(&[package]));
-    on_path(name).ok_or_else(|| Missing {
+    found_or_fetched(|| on_path(name), || apt(&[package])).map_err(|error| Missing {
         programs: vec![name],
-        advice: match fetched {
-            Ok(()) => format!("Install {package} so that {name} is on PATH"),
-            Err(error) => format!("Install {package} so that {name} is on PATH ({error})"),
-        },
+        advice: with_reason(
+            format!("Install {package} so that {name} is on PATH"),
+            error,
+        ),
     })
+}
+
+/// What `find` finds, and where that is nothing, what it finds after `fetch`; else why not, as far as it is known. Who
+/// looks meanwhile waits: half of a program may be there already.
+fn found_or_fetched<T>(
+    find: impl Fn() -> Option<T>,
+    fetch: impl FnOnce() -> Result<(), LabError>,
+) -> Result<T, Option<LabError>> {
+    let alone = one_at_a_time("programs");
+    if let Some(found) = find() {
+        return Ok(found);
+    }
+    let fetched = alone.and_then(|_lock| fetch());
+    find().ok_or(fetched.err())
+}
+
+fn with_reason(advice: String, error: Option<LabError>) -> String {
+    match error {
+        Some(error) => format!("{advice} ({error})"),
+        None => advice,
+    }
 }
 
 /// Whatever else is made once and kept: `make` is given a folder that is not there yet, and makes it.
@@ -123,7 +113,8 @@ pub fn ensure_folder(
     if made() {
         return Ok(folder);
     }
-    let tried = one_at_a_time().and_then(|_lock| {
+    // A lock of its own: programs may have to be fetched for it.
+    let tried = one_at_a_time(name).and_then(|_lock| {
         if made() {
             return Ok(());
         }
@@ -248,12 +239,13 @@ pub fn kept() -> PathBuf {
         .unwrap_or_default()
 }
 
-/// Two tests that start together must not run apt twice.
-fn one_at_a_time() -> Result<fs::File, LabError> {
+/// Two tests that start together must not fetch the same thing twice. Not to be asked for again by who holds it.
+fn one_at_a_time(what: &str) -> Result<fs::File, LabError> {
     let folder = kept();
     let at = |what: &str| LabError::io(format!("{what} {}", folder.display()));
     fs::create_dir_all(&folder).map_err(at("cannot make"))?;
-    let lock = fs::File::create(folder.join("lock")).map_err(at("cannot write in"))?;
+    let lock =
+        fs::File::create(folder.join(format!("{what}.lock"))).map_err(at("cannot write in"))?;
     lock.lock().map_err(at("cannot lock"))?;
     Ok(lock)
 }
@@ -308,17 +300,18 @@ fn apt(packages: &[&str]) -> Result<(), LabError> {
     if packages.contains(&"postgresql") {
         no_default_cluster()?;
     }
-    process::run(as_root("apt-get").args(["update", "-q"]))?;
+    // A mirror that is changing under us, or somebody else's apt, is over in a moment.
+    update_and_install(packages).or_else(|_first| update_and_install(packages))
+}
+
+fn update_and_install(packages: &[&str]) -> Result<(), LabError> {
+    let patience = ["-o", "Acquire::Retries=5", "-o", "DPkg::Lock::Timeout=300"];
+    process::run(as_root("apt-get").args(patience).args(["update", "-q"]))?;
     process::run(
         as_root("env")
-            .args([
-                "DEBIAN_FRONTEND=noninteractive",
-                "apt-get",
-                "install",
-                "-y",
-                "-q",
-                "--no-install-recommends",
-            ])
+            .args(["DEBIAN_FRONTEND=noninteractive", "apt-get"])
+            .args(patience)
+            .args(["install", "-y", "-q", "--no-install-recommends"])
             .args(packages),
     )?;
     Ok(())

@@ -95,7 +95,8 @@ fn fetch(folder: &Path) -> Result<(), LabError> {
     let source = format!("deb {} {SUITE} main", mirror());
     process::run(
         Command::new(mmdebstrap)
-            .args(["--quiet", "--variant=extract", "--include=nix-bin", SUITE])
+            .args(["--quiet", "--variant=extract", "--include=nix-bin"])
+            .args(["--aptopt=Acquire::Retries \"5\"", SUITE])
             .arg(folder)
             .arg(source),
     )
