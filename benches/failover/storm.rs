@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nix::unistd::Pid;
 use tokio::{runtime::Builder, task::JoinSet, time};
 use tokio_postgres::Config;
 
@@ -64,7 +65,7 @@ impl Storm {
         let killed = Instant::now();
         lab.kill(old);
         let crowd = thread::spawn(move || wait_together(&config));
-        lab.wait("crowd of held clients", Duration::from_secs(10), || {
+        lab.wait("crowd of held clients", Duration::from_secs(20), || {
             proxy
                 .metric("held_clients")
                 .filter(|held| *held >= (CLIENTS - DIALLED) as f64)
@@ -181,27 +182,25 @@ fn write_directly(at: SocketAddr, over: &AtomicBool) -> Result<Vec<Duration>, La
     })
 }
 
-/// PostgreSQL writes what a backend is doing into its title; one that has just been forked has the postmaster's.
+/// The processes are looked at one after the other: those that are found early and then still are were so together.
 fn count_unauthenticated(data: &Path, most: &AtomicUsize, over: &AtomicBool) {
+    let postmaster = fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
+    let postmaster = postmaster.lines().next().unwrap_or_default();
+    let is_early = |pid: &Pid| pid.to_string() != postmaster && is_unauthenticated(*pid);
     while !over.load(Ordering::Relaxed) {
-        let titles: Vec<String> = process::in_folder(data)
-            .into_iter()
-            .filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/cmdline")).ok())
-            // One that is just ending has none any more.
-            .filter(|title| !title.is_empty())
-            .collect();
-        let untitled = titles
-            .iter()
-            .filter(|title| !title.starts_with("postgres:"))
-            .count();
-        let early = titles.iter().filter(|title| {
-            let title = title.trim_end_matches(['\0', ' ']);
-            title.ends_with("authentication") || title.ends_with("initializing")
-        });
-        most.fetch_max(
-            early.count() + untitled.saturating_sub(1),
-            Ordering::Relaxed,
-        );
+        let mut early = process::in_folder(data);
+        early.retain(is_early);
+        early.retain(is_early);
+        most.fetch_max(early.len(), Ordering::Relaxed);
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// PostgreSQL writes what a backend is doing into its title; one that has just been forked has the postmaster's, and one
+/// that is just ending has none.
+fn is_unauthenticated(pid: Pid) -> bool {
+    let title = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let title = title.trim_end_matches(['\0', ' ']);
+    let is_titled = title.starts_with("postgres:") || title.is_empty();
+    title.ends_with("authentication") || title.ends_with("initializing") || !is_titled
 }

@@ -103,6 +103,18 @@ impl Browser {
         self.call("Page.navigate", json!({ "url": url }));
     }
 
+    /// Returns once the page is there again.
+    pub fn reload(&mut self) {
+        self.events.clear();
+        self.call("Page.reload", json!({}));
+        let loaded = poll(PATIENCE, Duration::from_millis(25), || {
+            self.call("Page.getFrameTree", json!({}));
+            let is_loaded = |event: &Value| event["method"] == "Page.loadEventFired";
+            self.events.iter().any(is_loaded).then_some(())
+        });
+        loaded.expect("the page loads again");
+    }
+
     /// The value of an expression in the page.
     pub fn value(&mut self, expression: &str) -> Value {
         let wanted = json!({ "expression": expression, "returnByValue": true });

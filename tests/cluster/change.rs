@@ -30,11 +30,9 @@ impl Stage {
         let sessions = Sessions::start(self.proxy.listens, 5).unwrap();
         let writers = self.writers();
         // Both ways of counting see those that are there, else their zero afterwards would say nothing.
-        assert!(self.sessions_at(old) >= 5.0, "{what}: sessions on {old}");
-        assert!(
-            self.backends_at(old) >= Some(5),
-            "{what}: sessions on {old}"
-        );
+        self.wait("sessions on the old leader", || {
+            (self.sessions_at(old) >= 5.0 && self.backends_at(old) >= Some(5)).then_some(())
+        });
 
         let began = Instant::now();
         how(&self.lab, old);

@@ -95,10 +95,12 @@ fn why_is_told_in_the_words_of_the_nodes(stage: &Stage) {
 fn health_is_called_health_and_nobody_notices_the_doctor(stage: &Stage) {
     let before = NODES.map(|node| stage.log_of(&patroni_log(node)).len());
 
-    let (page, code) = doctor(&stage.proxy.file);
+    // A node that took a second on a busy machine is called slow.
+    let page = stage.wait("clean bill of health", || {
+        let (page, code) = doctor(&stage.proxy.file);
+        (code == Some(0) && last(&page).starts_with("nothing is wrong")).then_some(page)
+    });
 
-    assert_eq!(code, Some(0), "{page}");
-    assert!(last(&page).starts_with("nothing is wrong"), "{page}");
     assert!(page.contains("room at PostgreSQL: max_connections 300, 297 for clients"));
     for node in NODES {
         for part in [

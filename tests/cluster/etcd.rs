@@ -2,7 +2,7 @@
 
 use std::{
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use serde_json::json;
@@ -12,7 +12,7 @@ use super::{
     guests::Guests,
     stage::{SOON, Stage},
 };
-use crate::lab::{Lab, observer::Observer};
+use crate::lab::{Lab, NODES, observer::Observer};
 
 #[test]
 fn a_dead_etcd_moves_nobody_in_failsafe_mode_and_holds_everybody_without() {
@@ -58,8 +58,18 @@ fn without_failsafe_mode_clients_are_held_until_etcd_is_back(stage: &Stage) {
         .lab
         .patch_config(&json!({ "failsafe_mode": false }))
         .unwrap();
-    // Each node reads it at its next turn.
-    thread::sleep(Duration::from_secs(4));
+    // Each node reads it at its next turn; the one that is under way may have read before.
+    let patched = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs();
+    for node in NODES {
+        stage.wait("turn of each node", || {
+            let said = stage.lab.rest(node, "GET", "/patroni", None).ok()?.json();
+            (said["dcs_last_seen"].as_u64()? >= patched + 2).then_some(())
+        });
+    }
+    thread::sleep(Duration::from_secs(1));
     let leader = stage.settle();
     let epoch = stage.epoch();
     let observer = Observer::of(&stage.lab);

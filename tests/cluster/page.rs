@@ -3,8 +3,6 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    thread,
-    time::Duration,
 };
 
 use heliosdb_proxy::{Config, House};
@@ -163,8 +161,7 @@ fn off_loopback_the_page_asks_for_the_token_and_keeps_it() {
     page.press("Enter", 13, "\r");
     page.wait_for("#who", &["node has proved that it leads"]);
 
-    page.value("location.reload()");
-    thread::sleep(Duration::from_millis(200));
+    page.reload();
     page.wait_for("#who", &["node has proved that it leads"]);
     let kept = page.value("[localStorage.length, document.cookie].join()");
     assert_eq!(kept, json!("0,"), "it stays in this tab only");

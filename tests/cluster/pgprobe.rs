@@ -121,10 +121,13 @@ fn a_declared_primary_is_waited_for(stage: &mut Stage) {
     assert_eq!(topology.get("authoritative"), None, "{topology}");
     let writers = stage.writers();
 
+    // Nobody repairs it before it was missed.
+    stage.lab.pause_only_patroni(primary);
     stage.lab.kill_only_postgres(primary);
     stage.wait("silence", || {
         (told(stage, primary)["failure_count"].as_u64()? >= 1).then_some(())
     });
+    stage.lab.resume(primary);
     stage.proxy.wait_for_leader(&stage.lab, primary).unwrap();
     stage.wait("row", || {
         (stage.write_one() == stage.written_at(primary)).then_some(())

@@ -21,7 +21,7 @@ use super::{
 use crate::lab::{self, Lab, Node, client, ports};
 
 /// Longer than a question at rest and a replica's second answer.
-const ONE_POLL: Duration = Duration::from_secs(7);
+const ONE_POLL: Duration = Duration::from_secs(15);
 /// For readers who shall not fall back on the leader.
 const HOLD: Duration = Duration::from_secs(8);
 
@@ -132,10 +132,14 @@ fn the_leaders_death_turns_no_reader_away(stage: &Stage, desk: SocketAddr) {
     stage.proxy.wait_for_leader(&stage.lab, new).unwrap();
     let known = Instant::now();
     thread::sleep(Duration::from_secs(2));
+    let starts = Instant::now();
     stage.lab.start(old).unwrap();
     stage.settle();
+    let back = Instant::now();
 
-    let reads = readers.stop();
+    let mut reads = readers.stop();
+    // Patroni may start PostgreSQL, find that it must be rewound, and stop it once more.
+    reads.retain(|read| !read.was_inside_at_a_shutdown(starts, back));
     assert_all_served("kill -9", &reads);
     assert_left_alone(stage, new, known, &reads);
 }

@@ -59,13 +59,17 @@ fn a_crash_of_postgresql_is_ridden_out_on_the_same_leader(stage: &Stage) {
     let what = "PostgreSQL killed";
     let leader = stage.settle();
     let (epoch, revoked) = (stage.epoch(), stage.revoked());
-    let observer = Observer::of(&stage.lab);
     let writers = stage.writers();
 
-    let killed = Instant::now();
+    let started = || stage.lab.sql(leader, "SELECT pg_postmaster_start_time()");
+    let before = started().unwrap();
     stage.lab.kill_only_postgres(leader);
     stage.wait("repaired PostgreSQL", || {
-        observer.writable_again(killed, leader)
+        started().is_ok_and(|at| at != before).then_some(())
+    });
+    stage.wait("leader's own word again", || {
+        let said = stage.lab.rest(leader, "GET", "/primary", None).ok()?;
+        (said.status == 200).then_some(())
     });
     thread::sleep(Duration::from_secs(1));
     let attempts = writers.stop();

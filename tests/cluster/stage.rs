@@ -15,8 +15,8 @@ use crate::lab::{
 pub const SOON: Duration = Duration::from_secs(60);
 
 /// What a short client may meet besides success when its server ends under it: this many may be between
-/// ReadyForQuery and the answer to their INSERT.
-const UNDER_WAY: usize = 12;
+/// ReadyForQuery and the answer to their INSERT, where one comes each 40 ms and the answer may wait for a replica.
+const UNDER_WAY: usize = 60;
 
 /// The proxy is dropped first: its sessions must not outlive their servers.
 pub struct Stage {
@@ -66,13 +66,9 @@ impl Stage {
 
     /// The sessions on a node as the proxy counts them.
     pub fn sessions_at(&self, node: Node) -> f64 {
-        let text = http::get(
-            self.proxy.admin,
-            "/metrics/prometheus",
-            Duration::from_secs(2),
-        )
-        .unwrap()
-        .body;
+        let text = http::get(self.proxy.admin, "/metrics/prometheus", SOON)
+            .unwrap()
+            .body;
         let start = format!("heliosdb_proxy_sessions{{node=\"{node}\"");
         text.lines()
             .filter(|line| line.starts_with(&start))

@@ -18,7 +18,7 @@ use super::{
     guests::Guests,
     stage::{SOON, Stage},
 };
-use crate::lab::{self, Lab, NODES, Net, Node, http};
+use crate::lab::{self, Lab, NODES, Net, Node, http, observer::Observer};
 
 /// Short, so that a silence outlasts it several times.
 const LEASE: Duration = Duration::from_secs(4);
@@ -96,6 +96,7 @@ fn a_stopped_patroni_loses_its_lock_whatever_a_witness_saw(stage: &Stage, leader
     let (epoch, revoked) = (stage.epoch(), stage.revoked());
     let vouched = stage.witnesses();
     let guests = Guests::arrive(stage.proxy.listens, 10, 0, Duration::ZERO);
+    let observer = Observer::of(&stage.lab);
 
     let stopped = Instant::now();
     stage.lab.pause_only_patroni(leader);
@@ -110,13 +111,14 @@ fn a_stopped_patroni_loses_its_lock_whatever_a_witness_saw(stage: &Stage, leader
     let new = stage.wait("new holder of the lock", || {
         stage.lab.leader().filter(|new| *new != leader)
     });
-    let taken = Instant::now();
     stage.proxy.wait_for_leader(&stage.lab, new).unwrap();
-    eprintln!(
-        "{what}: followed {:?} after the key was taken",
-        taken.elapsed()
-    );
-    assert!(taken.elapsed() < Duration::from_secs(5));
+    let followed = Instant::now();
+    let writable = stage.wait("word of the new leader", || {
+        observer.first_writable(stopped, Some(leader))
+    });
+    let took = followed.saturating_duration_since(writable.heard);
+    eprintln!("{what}: followed {took:?} after it was writable");
+    assert!(took < Duration::from_secs(5), "{took:?}");
     for end in guests.all_gone(SOON) {
         assert!(end.words.starts_with("FATAL 57P01"), "{what}: {end:?}");
     }
@@ -184,7 +186,7 @@ impl Stage {
         eprintln!("{what}: {vouched} words of witnesses, the longest stay took {longest:?}");
         guests.assert_undisturbed(what);
         self.assert_undisturbed(what, &attempts);
-        assert!(longest < Duration::from_secs(2), "{what}: {longest:?}");
+        assert!(longest < Duration::from_secs(5), "{what}: {longest:?}");
         // Two witnesses, each asked once a second.
         let most = SILENCE.as_secs_f64() * 2.0 * 1.3;
         assert!((2.0..=most).contains(&vouched), "{what}: {vouched} words");

@@ -15,7 +15,7 @@ const FLIPS: usize = 500;
 /// be meant by this, far above what a crowded machine adds.
 const AT_MOST: Duration = Duration::from_secs(2);
 /// The same for half of the flips: what it usually takes.
-const USUALLY: Duration = ms(150);
+const USUALLY: Duration = ms(500);
 /// A scripted server may accept a connection a little after the proxy has made it and given it up.
 const IN_THE_QUEUE: Duration = ms(250);
 

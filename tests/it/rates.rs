@@ -84,7 +84,11 @@ async fn doubt_asks_forty_times_fast_and_then_ever_more_slowly() {
         );
         let last = Instant::now() - Duration::from_secs(2);
         let late = node.rest.asked("/primary", last);
-        assert!(late <= 8, "{}: {late} questions in the last 2 s", node.name);
+        assert!(
+            late <= 20,
+            "{}: {late} questions in the last 2 s",
+            node.name
+        );
     }
 }
 

@@ -122,12 +122,17 @@ async fn a_broken_api_that_recovers_is_used_again() {
 
 #[tokio::test]
 async fn every_answer_is_read_to_its_end_and_no_connection_is_kept() {
-    let scene = Scene::led(3).await;
+    // Nothing is given up for being late.
+    let tempo = Tempo {
+        check_timeout_ms: 8000,
+        ..Tempo::default()
+    };
+    let scene = Scene::led_with(3, &tempo).await;
     let mut session = scene.login().await;
     for node in &scene.cluster.nodes {
         node.rest.after_questions(5).await;
     }
-    scene.cluster.nodes[0].rest.after_questions(40).await;
+    scene.cluster.nodes[0].rest.after_questions(20).await;
     assert_eq!(session.node().await.unwrap(), "n1");
 
     for node in &scene.cluster.nodes {

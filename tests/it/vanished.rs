@@ -134,7 +134,7 @@ fn a_leader_whose_machine_vanished_loses_its_sessions_to_the_new_one_at_once() {
             .await
             .unwrap();
         assert_eq!(client.node().await.unwrap(), "n2");
-        assert!(since.elapsed() < ms(1500), "{:?}", since.elapsed());
+        assert!(since.elapsed() < ms(5000), "{:?}", since.elapsed());
         assert!(eventually(PATIENCE, || proxy.descriptors() < 40).await);
     });
 }

@@ -125,7 +125,7 @@ async fn a_failover_is_seen_as_soon_as_by_the_nodes_own_words() {
     // The views are a moment behind: nobody waits for them.
     scene.cluster.lead(1, 2);
     let on = scene.until_on(1).await;
-    assert!(since.elapsed() < ms(1000), "{on:?}");
+    assert!(since.elapsed() < ms(5000), "{on:?}");
 }
 
 #[tokio::test]

@@ -64,7 +64,7 @@ async fn shows(scene: &Scene, series: &str, value: f64) {
             return;
         }
         assert!(
-            since.elapsed() < Duration::from_secs(3),
+            since.elapsed() < PATIENCE,
             "{series} is {now:?}, not {value}"
         );
         tokio::time::sleep(ms(10)).await;
@@ -100,7 +100,7 @@ async fn held_clients_are_counted_and_forgotten_at_once() {
     let scene = scene(
         Cluster::start(1),
         &Tempo {
-            write_timeout_secs: 1,
+            write_timeout_secs: 6,
             ..Tempo::default()
         },
     )
@@ -111,12 +111,9 @@ async fn held_clients_are_counted_and_forgotten_at_once() {
     }
     shows(&scene, "held_clients", 5.0).await;
     held.truncate(1);
-    tokio::time::sleep(ms(100)).await;
-    assert_eq!(
-        number(&scene, "held_clients").await,
-        Some(1.0),
-        "who left is still held"
-    );
+    let since = Instant::now();
+    shows(&scene, "held_clients", 1.0).await;
+    assert!(since.elapsed() < ms(2000), "{:?}", since.elapsed());
 
     let refused = within(PATIENCE, "a refusal", held[0].until_ready())
         .await

@@ -94,6 +94,7 @@ impl Writers {
         let (log_there, over_there) = (Arc::clone(&log), Arc::clone(&over));
         let thread = on_own_thread(async move {
             let mut tick = time::interval(crowd.every);
+            tick.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
             let mut under_way = tokio::task::JoinSet::new();
             while !over_there.load(Ordering::Relaxed) {
                 tick.tick().await;

@@ -1,6 +1,6 @@
 //! What can be done to a running cluster: planned changes, deaths, freezes and cuts.
 
-use std::{fs, time::Duration};
+use std::{fs, thread, time::Duration};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -79,22 +79,28 @@ impl Lab {
         );
     }
 
-    /// Asks Patroni to make `to` the leader, and waits for its word that it is.
+    /// Asks Patroni to make `to` the leader, and waits for its word that it is. Where the candidate was too busy to
+    /// answer Patroni in time, nothing has happened, and it is asked again.
     pub fn switchover(&self, to: Node) -> Result<(), LabError> {
         let leader = self
             .leader()
             .ok_or_else(|| LabError::Refused("no leader".into()))?;
         let wish = json!({ "leader": leader.to_string(), "candidate": to.to_string() });
-        let answer = self
-            .rest(leader, "POST", "/switchover", Some(&wish))
-            .map_err(LabError::io("switchover"))?;
-        if answer.status == 200 {
-            return Ok(());
+        for tries_left in (0..5).rev() {
+            let answer = self
+                .rest(leader, "POST", "/switchover", Some(&wish))
+                .map_err(LabError::io("switchover"))?;
+            let is_as_before = answer.status == 412 && self.leader() == Some(leader);
+            if answer.status == 200 {
+                return Ok(());
+            }
+            if !is_as_before || tries_left == 0 {
+                let said = format!("switchover: {} {}", answer.status, answer.body);
+                return Err(LabError::Refused(said));
+            }
+            thread::sleep(Duration::from_secs(1));
         }
-        Err(LabError::Refused(format!(
-            "switchover: {} {}",
-            answer.status, answer.body
-        )))
+        Ok(())
     }
 
     /// Changes the cluster's dynamic configuration, through the first node that takes it.

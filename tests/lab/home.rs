@@ -5,6 +5,7 @@ use std::{
     io::Write,
     os::unix::fs::{MetadataExt, PermissionsExt, chown},
     path::{Path, PathBuf},
+    sync::LazyLock,
     thread,
 };
 
@@ -172,14 +173,18 @@ fn clear(wanted: impl Fn(&Path) -> bool) -> usize {
         .count()
 }
 
-fn root() -> PathBuf {
-    let memory = Path::new("/dev/shm");
-    let free = statvfs(memory).map_or(0, |fs| fs.blocks_available() * fs.fragment_size());
-    if free > ROOM {
-        memory.to_path_buf()
-    } else {
-        std::env::temp_dir()
-    }
+/// In memory where there is room. One place for all labs of a process: the first of them may fill it.
+fn root() -> &'static Path {
+    static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
+        let memory = Path::new("/dev/shm");
+        let free = statvfs(memory).map_or(0, |fs| fs.blocks_available() * fs.fragment_size());
+        if free > ROOM {
+            memory.to_path_buf()
+        } else {
+            std::env::temp_dir()
+        }
+    });
+    &ROOT
 }
 
 fn folder(slot: u8) -> PathBuf {

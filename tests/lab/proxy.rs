@@ -22,7 +22,7 @@ use super::{
     poll, ports, process,
 };
 
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running helios-proxy; ended with SIGTERM, unless it was told to stay.
 pub struct Proxy {

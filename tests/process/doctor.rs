@@ -91,6 +91,7 @@ fn toml(cluster: &Cluster, top: &str) -> String {
         write_timeout_secs: 45,
         lease_timeout_secs: 10,
         active_interval_ms: 200,
+        check_timeout_ms: 4000,
         top: format!("max_connections = 100\n{top}"),
         ..Tempo::default()
     };
@@ -164,7 +165,7 @@ async fn a_rest_api_that_accepts_and_hangs_and_a_postgresql_that_is_not_there_ar
     let said = doctor(&toml).await;
     said.assert_only("wrong", "n2 REST ");
     assert!(
-        said.page.contains("did not answer within 1s"),
+        said.page.contains("did not answer within 4s"),
         "{}",
         said.page
     );
@@ -246,7 +247,7 @@ async fn https_where_http_is_spoken_a_wanted_certificate_and_a_missing_file_are_
     let rest = desk.toml.split("[rest]").nth(1).unwrap();
     let said = doctor(&format!("{toml}[rest]{rest}")).await;
     assert!(
-        said.page.contains("did not answer within 1s"),
+        said.page.contains("did not answer within 4s"),
         "{}",
         said.page
     );

@@ -294,9 +294,6 @@ async fn what_no_listener_wants_is_closed_and_forgotten_with_a_line_that_says_wh
 
     let daemon = Daemon::start_from(&toml("", listen, free()), shelf);
     // The manager closes what it is told to forget.
-    while !daemon.stored().is_empty() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
     daemon.told("READY").await;
 
     assert_eq!(daemon.stored(), [named(listen)]);

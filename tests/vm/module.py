@@ -1,3 +1,7 @@
+# First: its client at boot waits for no more than 45 s.
+for machine in etcd, pg1:
+    machine.start()
+pg1.wait_for_unit("patroni")
 cluster.begin()
 proxy = Unit(app)
 proxy.ready()

@@ -141,8 +141,8 @@ async fn a_held_client_that_leaves_is_forgotten_at_once() {
 
     drop(client);
 
-    assert!(eventually(SHORT, || stand.held() == 0).await);
-    assert!(eventually(SHORT, || stand.shared.connections() == 0).await);
+    assert!(eventually(SOON, || stand.held() == 0).await);
+    assert!(eventually(SOON, || stand.shared.connections() == 0).await);
 }
 
 #[tokio::test]
@@ -235,9 +235,9 @@ async fn a_server_that_starts_up_or_stops_is_tried_again_after_the_next_proof_an
         let mut client = stand.client().await;
         client.send(STARTUP).await;
         assert!(eventually(SOON, || server.dials() == 1).await);
+        assert!(eventually(SOON, || stand.held() == 1).await);
         tokio::time::sleep(SHORT).await;
         assert_eq!(server.dials(), 1);
-        assert_eq!(stand.held(), 1);
 
         server.becomes(Manner::Serves);
         stand.script.proves();
@@ -319,7 +319,7 @@ async fn a_client_that_dawdles_gives_its_dial_slot_back_after_a_second() {
         "{:?}",
         start.elapsed()
     );
-    assert!(start.elapsed() < SOON);
+    assert!(start.elapsed() < SOON * 2);
     slow.send(STARTUP).await;
     slow.until_ready().await;
 }

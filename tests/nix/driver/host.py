@@ -107,10 +107,17 @@ def _members(cgroup: Path) -> list[Path]:
     return sorted(folders, key=lambda path: -len(path.parts))
 
 
+def _processes(group: Path) -> list[str]:
+    # A group may go while its neighbours are read.
+    with contextlib.suppress(OSError):
+        return (group / "cgroup.procs").read_text().split()
+    return []
+
+
 def _settle(cgroup: Path) -> None:
     """Until nobody is in the group: with patience first, then without, and not for ever."""
     began = time.monotonic()
-    while pids := [pid for group in _members(cgroup) for pid in (group / "cgroup.procs").read_text().split()]:
+    while pids := [pid for group in _members(cgroup) for pid in _processes(group)]:
         waited = time.monotonic() - began
         if waited > 2 * _FAREWELL:
             break

@@ -113,7 +113,7 @@ class Cluster:
         """Waits until the proxy leads to the leader."""
         here = ADDRESSES[self.leader().name] + ":5432"
         until(
-            "the proxy follows", lambda: self.topology()["currentPrimary"] == here, 15
+            "the proxy follows", lambda: self.topology()["currentPrimary"] == here, 60
         )
 
     def nobody_astray(self):
@@ -148,8 +148,10 @@ class Cluster:
     def switchover(self):
         old = self.leader()
         order = json.dumps({"leader": old.name})
-        self.etcd.succeed(
-            f"curl -s -f -m 30 -d '{order}' http://{old.name}:8008/switchover"
+        # Patroni refuses it while the candidate is too busy to answer.
+        self.etcd.wait_until_succeeds(
+            f"curl -s -f -m 30 -d '{order}' http://{old.name}:8008/switchover",
+            timeout=60,
         )
         return self.moved(old)
 

@@ -64,4 +64,4 @@ class Unit:
             status, pids = self.machine.execute("pgrep --exact helios-proxy")
             return status == 0 and pids.split() == [str(self.pid())]
 
-        until("one process", left, 10)
+        until("one process", left, 60)

@@ -17,6 +17,8 @@ class Count:
         self.lost: list[str] = []
         self.read_only = 0
         self.longest = 0.0
+        # How late this program has been itself.
+        self.lag = 0.0
 
 
 async def run(host: str, port: int, path: str, rate: float) -> None:
@@ -35,7 +37,9 @@ async def run(host: str, port: int, path: str, rate: float) -> None:
         if count.opened and not is_ready:
             report.write(path, {"ready": True})
             is_ready = True
+        slept = time.monotonic()
         await asyncio.sleep(1 / rate)
+        count.lag = max(count.lag, time.monotonic() - slept - 1 / rate)
     seconds = time.monotonic() - begun
     if under_way:
         await asyncio.wait(under_way, timeout=60)
@@ -49,6 +53,7 @@ async def run(host: str, port: int, path: str, rate: float) -> None:
             "read_only": count.read_only,
             "unanswered": len(under_way),
             "longest_wait": count.longest,
+            "longest_lag": count.lag,
         },
     )
 
