@@ -77,14 +77,15 @@ impl Storm {
         let over = AtomicBool::default();
         let most = AtomicUsize::default();
         let folder = lab.folder().join(heir.node.to_string()).join("data");
-        let (outcomes, direct) = thread::scope(|scope| {
-            scope.spawn(|| count_unauthenticated(&folder, &most, &over));
+        let (outcomes, direct, counted) = thread::scope(|scope| {
+            let counted = scope.spawn(|| count_unauthenticated(&folder, &most, &over));
             let direct = scope.spawn(|| write_directly(lab.postgres_at(heir.node), &over));
             let outcomes = crowd.join();
             over.store(true, Ordering::Relaxed);
-            (outcomes, direct.join())
+            (outcomes, direct.join(), counted.join())
         });
         let fell_over = |_| LabError::Refused("a client of the storm fell over".into());
+        counted.map_err(fell_over)??;
         Ok(Self {
             outcomes: outcomes.map_err(fell_over)??,
             writable: heir.heard,
@@ -182,10 +183,16 @@ fn write_directly(at: SocketAddr, over: &AtomicBool) -> Result<Vec<Duration>, La
     })
 }
 
-/// The processes are looked at one after the other: those that are found early and then still are were so together.
-fn count_unauthenticated(data: &Path, most: &AtomicUsize, over: &AtomicBool) {
-    let postmaster = fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
-    let postmaster = postmaster.lines().next().unwrap_or_default();
+/// The processes are looked at one after the other. Who is unauthenticated in both passes was so at the moment between
+/// them; one that takes less time than a pass may be missed.
+fn count_unauthenticated(
+    data: &Path,
+    most: &AtomicUsize,
+    over: &AtomicBool,
+) -> Result<(), LabError> {
+    let file = fs::read_to_string(data.join("postmaster.pid"));
+    let file = file.map_err(LabError::io("postmaster.pid"))?;
+    let postmaster = file.lines().next().unwrap_or_default();
     let is_early = |pid: &Pid| pid.to_string() != postmaster && is_unauthenticated(*pid);
     while !over.load(Ordering::Relaxed) {
         let mut early = process::in_folder(data);
@@ -194,6 +201,7 @@ fn count_unauthenticated(data: &Path, most: &AtomicUsize, over: &AtomicBool) {
         most.fetch_max(early.len(), Ordering::Relaxed);
         thread::sleep(Duration::from_millis(5));
     }
+    Ok(())
 }
 
 /// PostgreSQL writes what a backend is doing into its title; one that has just been forked has the postmaster's, and one

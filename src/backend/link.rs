@@ -320,3 +320,50 @@ where
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+    use tokio::time::Instant;
+
+    use super::super::LoginSettings;
+    use super::*;
+    use crate::net::TlsFiles;
+
+    /// AuthenticationOk, BackendKeyData and ReadyForQuery.
+    const WELCOME: &[u8] = b"R\0\0\0\x08\0\0\0\0K\0\0\0\x0c\0\0\0\x01\0\0\0\x02Z\0\0\0\x05I";
+
+    #[tokio::test]
+    async fn a_question_that_is_given_up_leaves_no_connection_when_its_limit_is_over() {
+        let login = Login::open(LoginSettings {
+            user: "app".into(),
+            password: None,
+            database: "app".into(),
+            tls: TlsMode::Disable,
+            files: TlsFiles::default(),
+        });
+        let login = login.unwrap();
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let peer = server.local_addr().unwrap();
+        let stream = TcpStream::connect(peer).await.unwrap();
+        let (mut asked, _) = server.accept().await.unwrap();
+        asked.write_all(WELCOME).await.unwrap();
+        let link = Link::open(stream, peer, "n1", &login).await.unwrap();
+        let question = link.value("SELECT 1");
+        let unanswered = tokio::time::timeout(Duration::from_millis(50), question).await;
+        assert!(unanswered.is_err());
+
+        let limit = Duration::from_millis(300);
+        let began = Instant::now();
+        // The server hangs: it takes the request to cancel, does nothing, and sees both connections end.
+        let both_end = async {
+            let (mut request, _) = server.accept().await.unwrap();
+            request.read_to_end(&mut Vec::new()).await.unwrap();
+            asked.read_to_end(&mut Vec::new()).await.unwrap();
+        };
+        tokio::join!(link.cancel(peer, "n1", &login, limit), both_end);
+
+        let took = began.elapsed();
+        assert!((limit..limit + FAREWELL).contains(&took), "{took:?}");
+    }
+}

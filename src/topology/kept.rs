@@ -14,8 +14,8 @@ use crate::clock::Clock;
 
 /// Connecting and logging in never take longer than this, however seldom is asked.
 pub(super) const CONNECT_MOST: Duration = Duration::from_secs(5);
-/// How long a server may take to hear that a question is given up; never longer than the question itself, so that a
-/// server that hangs has at most as many connections to be given up as questions.
+/// How long a server may take to hear that a question is given up. Never longer than the question's own limit: at a
+/// server that hangs, the connections that are being closed never outnumber the questions under way.
 const CANCEL_MOST: Duration = Duration::from_secs(1);
 
 /// What is asked over the connection.

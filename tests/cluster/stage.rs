@@ -15,8 +15,8 @@ use crate::lab::{
 pub const SOON: Duration = Duration::from_secs(60);
 
 /// What a short client may meet besides success when its server ends under it: this many may be between
-/// ReadyForQuery and the answer to their INSERT, where one comes each 40 ms and the answer may wait for a replica.
-const UNDER_WAY: usize = 60;
+/// ReadyForQuery and the answer to their INSERT, where one comes each 40 ms and the answer may wait for a busy replica.
+const UNDER_WAY: usize = 30;
 
 /// The proxy is dropped first: its sessions must not outlive their servers.
 pub struct Stage {

@@ -5,12 +5,12 @@ use std::ops::Range;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Below those that the kernel gives to connections on their way out and to whoever binds port 0 (32768 and more):
-/// what is free stays free until it is bound.
-const PORTS: Range<u16> = 12_000..32_000;
+/// Below those that the kernel gives to connections on their way out and to whoever binds port 0 (32768 and more), and
+/// below those that scripted nodes have (24000 and more): what is free stays free until it is bound.
+const PORTS: Range<u16> = 12_000..24_000;
 
-/// Each call gives another one, so that two who have not bound theirs yet do not share it; programs that run at the
-/// same time begin somewhere else.
+/// Each call gives another one, so that two who have not bound theirs yet do not share it. Where it begins is drawn: a
+/// program that runs at the same time most likely begins somewhere else.
 static NEXT: LazyLock<AtomicU16> = LazyLock::new(|| AtomicU16::new(fastrand::u16(..)));
 
 /// A free port of the loopback address.

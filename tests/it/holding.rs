@@ -80,8 +80,8 @@ async fn the_first_dials_start_within_20_ms_of_the_proof() {
         took.push(first.saturating_duration_since(proof.at));
     }
     took.sort();
-    // A busy machine may delay a round, hardly all five.
-    assert!(took[0] <= ms(20), "{took:?}");
+    // A busy machine may delay a round, hardly four of five.
+    assert!(took[1] <= ms(20), "{took:?}");
     assert!(took[4] <= ms(2000), "{took:?}");
 }
 

@@ -1,6 +1,6 @@
 //! Nodes behind names and on IPv6.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Instant;
 
 use super::scene::{PATIENCE, Scene, config, tcp};
@@ -9,7 +9,7 @@ use crate::fakes::body::Body;
 use crate::fakes::client::Client;
 use crate::fakes::cluster::{Cluster, Tempo};
 use crate::fakes::door::{Door, Mode};
-use crate::fakes::{ms, within};
+use crate::fakes::{ms, ports, within};
 
 #[tokio::test]
 async fn a_cluster_on_ipv6_only_is_followed() {
@@ -39,9 +39,7 @@ async fn a_listener_on_ipv6_serves() {
 
 #[tokio::test]
 async fn a_name_with_a_dead_first_address_is_reached_by_its_other_one() {
-    let port = 24_000 + u16::try_from(std::process::id() % 900).unwrap();
-    let postgres = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let rest = SocketAddr::from((Ipv4Addr::LOCALHOST, port + 1000));
+    let (postgres, rest) = (ports::free(), ports::free());
     let node = crate::fakes::patroni::Patroni::start(rest).unwrap();
     node.says(Answer::new(200, Body::primary("n1", 1)));
     let _server = crate::fakes::postgres::Postgres::start(postgres, "n1").unwrap();
@@ -49,7 +47,11 @@ async fn a_name_with_a_dead_first_address_is_reached_by_its_other_one() {
         let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, rest.port()));
         let shadow = Door::open(v6, |_, _| async {}).expect("::1 is there");
         shadow.set(dead).await;
-        let text = Tempo::default().toml()
+        let tempo = Tempo {
+            check_timeout_ms: 8000,
+            ..Tempo::default()
+        };
+        let text = tempo.toml()
             + &format!(
                 "[[nodes]]\nname = \"n1\"\nhost = \"localhost\"\nport = {}\nrest_port = {}\n",
                 postgres.port(),

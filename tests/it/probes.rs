@@ -127,7 +127,7 @@ async fn connections_stay_open_between_polls_and_say_who_they_are() {
     for node in &scene.cluster.nodes {
         // One, and a busy machine may lose one by the time limit.
         let accepted = node.postgres.accepted();
-        assert!(accepted <= 3, "{}: {accepted}", node.name);
+        assert!((1..=3).contains(&accepted), "{}: {accepted}", node.name);
         let visit = &node.postgres.visits()[0].parameters;
         assert_eq!(visit["application_name"], "helios-topology");
         assert_eq!(
@@ -181,9 +181,14 @@ async fn a_hung_server_is_silence_and_leaves_no_backend_behind() {
         // Each that was given up has been cancelled, so that its backend is free.
         let server = &scene.cluster.nodes[0].postgres;
         assert!(eventually(PATIENCE, || !server.cancels().is_empty()).await);
-        // Two questions under way, and as many that are being given up.
-        let few = eventually(PATIENCE, || probes(&scene, 0) <= 4).await;
-        assert!(few, "{}", probes(&scene, 0));
+        // Two questions under way, and as many that are being given up; a busy server sees one end a little later.
+        let mut open = Vec::new();
+        for _ in 0..50 {
+            open.push(probes(&scene, 0));
+            tokio::time::sleep(ms(40)).await;
+        }
+        open.sort_unstable();
+        assert!(open[25] <= 4, "{open:?}");
 
         writable(&scene.cluster, 0, 5);
         assert_eq!(scene.node_at_last().await.0, "n1");

@@ -62,7 +62,7 @@ async fn at_rest_each_node_is_asked_at_most_0_35_times_a_second() {
 }
 
 #[tokio::test]
-async fn doubt_asks_forty_times_fast_and_then_ever_more_slowly() {
+async fn doubt_asks_no_more_than_forty_times_fast_and_then_ever_more_slowly() {
     // Held to the end: a doubt that concerns nobody is asked otherwise.
     let tempo = Tempo {
         write_timeout_secs: 60,

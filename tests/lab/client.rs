@@ -187,9 +187,14 @@ pub async fn connect(config: &Config) -> Result<Client, tokio_postgres::Error> {
 
 /// Waits until a session of the same user is in `pg_sleep` at one of these servers: a cancel that comes before its query
 /// ends nothing.
+///
+/// # Panics
+/// Nobody is, within a minute.
 pub async fn until_asleep(servers: &[Client]) -> Result<(), tokio_postgres::Error> {
     let sleepers = "SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+    let began = Instant::now();
     loop {
+        assert!(began.elapsed() < Duration::from_secs(60), "nobody sleeps");
         for server in servers {
             if !server.query(sleepers, &[]).await?.is_empty() {
                 return Ok(());

@@ -86,21 +86,21 @@ impl Lab {
             .leader()
             .ok_or_else(|| LabError::Refused("no leader".into()))?;
         let wish = json!({ "leader": leader.to_string(), "candidate": to.to_string() });
-        for tries_left in (0..5).rev() {
+        let mut said = String::new();
+        for _ in 0..5 {
             let answer = self
                 .rest(leader, "POST", "/switchover", Some(&wish))
                 .map_err(LabError::io("switchover"))?;
-            let is_as_before = answer.status == 412 && self.leader() == Some(leader);
             if answer.status == 200 {
                 return Ok(());
             }
-            if !is_as_before || tries_left == 0 {
-                let said = format!("switchover: {} {}", answer.status, answer.body);
-                return Err(LabError::Refused(said));
+            said = format!("switchover: {} {}", answer.status, answer.body);
+            if answer.status != 412 || self.leader() != Some(leader) {
+                break;
             }
             thread::sleep(Duration::from_secs(1));
         }
-        Ok(())
+        Err(LabError::Refused(said))
     }
 
     /// Changes the cluster's dynamic configuration, through the first node that takes it.

@@ -167,8 +167,7 @@ fn watch(
 }
 
 fn ask(caller: Option<&Caller>, at: SocketAddr) -> Word {
-    // Longer than a busy Patroni takes: one that is left before it has answered says so in its log.
-    let limit = Duration::from_secs(10);
+    let limit = Duration::from_secs(1);
     let Ok(answer) = http::ask_over(caller, at, "GET", "/primary", None, limit) else {
         return Word::default();
     };

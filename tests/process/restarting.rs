@@ -206,7 +206,7 @@ async fn a_newcomer_that_stays_busy_shuts_nobody_out_for_long() {
     first.result().await.unwrap();
     first.terminate().await;
 
-    // A lull has begun by now, in which nobody is accepted; it ends, because the newcomer is busy.
+    // A lull may have begun by now, in which nobody is accepted; it ends, because the newcomer is busy.
     tokio::time::sleep(Duration::from_millis(200)).await;
     let began = Instant::now();
     visit(listen).await.unwrap();

@@ -69,7 +69,8 @@ def _make(root: Path) -> None:
     print(f"making a Debian root in {root}", file=sys.stderr)
     command = ["mmdebstrap", "--mode=root", "--variant=minbase", "--components=main"]
     command += [f"--include={','.join(PACKAGES)}", "--dpkgopt=force-unsafe-io"]
-    command += ['--aptopt=Acquire::Languages "none"', '--aptopt=Acquire::Retries "5"', '--aptopt=APT::Install-Recommends "false"']
+    options = ['Acquire::Languages "none"', 'Acquire::Retries "5"', 'APT::Install-Recommends "false"']
+    command += [f"--aptopt={option}" for option in options]
     command += [f"--dpkgopt=path-exclude={path}" for path in _LEFT_OUT]
     command += [f"--essential-hook={step}" for step in _BEFORE]
     with tempfile.TemporaryFile("w+") as said:

@@ -17,8 +17,9 @@ class Count:
         self.lost: list[str] = []
         self.read_only = 0
         self.longest = 0.0
-        # How late this program has been itself.
-        self.lag = 0.0
+        # Sessions that were ended for being idle, when it was this program that was held up.
+        self.dawdled: list[str] = []
+        self.held_up = float("-inf")
 
 
 async def run(host: str, port: int, path: str, rate: float) -> None:
@@ -39,7 +40,8 @@ async def run(host: str, port: int, path: str, rate: float) -> None:
             is_ready = True
         slept = time.monotonic()
         await asyncio.sleep(1 / rate)
-        count.lag = max(count.lag, time.monotonic() - slept - 1 / rate)
+        if time.monotonic() - slept - 1 / rate > 0.5:
+            count.held_up = time.monotonic()
     seconds = time.monotonic() - begun
     if under_way:
         await asyncio.wait(under_way, timeout=60)
@@ -53,7 +55,7 @@ async def run(host: str, port: int, path: str, rate: float) -> None:
             "read_only": count.read_only,
             "unanswered": len(under_way),
             "longest_wait": count.longest,
-            "longest_lag": count.lag,
+            "dawdled": count.dawdled,
         },
     )
 
@@ -70,7 +72,8 @@ async def visit(host: str, port: int, count: Count) -> None:
     try:
         ((answer,),) = await session.query("SELECT pg_is_in_recovery()")
     except (wire.Refused, wire.Lost) as why:
-        count.lost.append(str(why))
+        dawdled = "57P01" in str(why) and time.monotonic() - count.held_up < 2
+        (count.dawdled if dawdled else count.lost).append(str(why))
         return
     count.read_only += answer != "f"
     await session.close()
