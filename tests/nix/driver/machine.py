@@ -141,8 +141,13 @@ class Machine(Commands):
             if self._notices.leader:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self._notices.leader, signal.SIGKILL)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._nspawn.wait(5)
+            end = time.monotonic() + 5
+            while self._nspawn.poll() is None and time.monotonic() < end:
+                # What a command that was cut off has left in the guest is a child of ours now, and its PID 1 cannot end
+                # before it is buried.
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(-1, os.WNOHANG)
+                time.sleep(0.02)
             self._nspawn.kill()
             self._nspawn.wait()
             self._forget()
