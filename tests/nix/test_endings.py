@@ -31,6 +31,8 @@ class Endings(unittest.TestCase):
                 [sys.executable, "-m", "driver", "--timeout=60", str(manifest)],
                 stdout=log,
                 stderr=log,
+                # Whoever runs the tests in the background of a shell ignores it, and so would the driver.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )
 
     def wait_for(self, words: str) -> None:
