@@ -30,7 +30,6 @@ use super::events::{self, Ended, Events, Feed, Lasts};
 use super::routes::{self, Ask, Reply, Route};
 use super::token::Token;
 use super::{AdminSettings, Facts, changes, page};
-
 use crate::causes::chain;
 
 /// One connection is one question, so that each limit is a plain number.

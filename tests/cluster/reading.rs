@@ -168,11 +168,9 @@ fn without_replicas_the_leader_serves_or_nobody(
     let back = replicas[1];
     let held = thread::spawn(move || read_once(strict));
     stage.lab.start(back).unwrap();
-    let streams = || {
-        let said = stage.lab.rest(back, "GET", "/replica", None).ok()?;
-        (said.status == 200).then(Instant::now)
-    };
-    let ready = stage.wait("replica", streams);
+    let ready = stage.wait("replica", || {
+        stage.lab.says_yes(back, "/replica").then(Instant::now)
+    });
     stage.wait("reader on it", || {
         let by = read_once(desk).unwrap().ip;
         (by == stage.lab.ip(back)).then_some(())

@@ -51,8 +51,7 @@ pub fn patroni_killed_and_back_within_seconds_disturbs_nobody(stage: &Stage, wha
 /// Asked calmly: a Patroni that is left before it has answered says so in its log.
 fn wait_for_its_own_word(stage: &Stage, leader: Node) {
     stage.wait("leader's own word again", || {
-        let said = stage.lab.rest(leader, "GET", "/primary", None).ok()?;
-        (said.status == 200).then_some(())
+        stage.lab.says_yes(leader, "/primary").then_some(())
     });
 }
 

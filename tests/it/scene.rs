@@ -24,6 +24,15 @@ impl Scene {
         Self::led_with(nodes, &Tempo::default()).await
     }
 
+    /// As [`Scene::led`], with a lease that outlasts what happens in between on a busy machine.
+    pub async fn leased(nodes: u8, lease_timeout_secs: u64) -> Self {
+        let tempo = Tempo {
+            lease_timeout_secs,
+            ..Tempo::default()
+        };
+        Self::led_with(nodes, &tempo).await
+    }
+
     /// As [`Scene::led`], with other times.
     pub async fn led_with(nodes: u8, tempo: &Tempo) -> Self {
         let mut cluster = Cluster::start(nodes);

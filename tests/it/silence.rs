@@ -9,15 +9,6 @@ use crate::fakes::client::Client;
 use crate::fakes::cluster::Tempo;
 use crate::fakes::{ms, wire, within};
 
-/// n1 leads, and its lease lasts so many seconds: longer than a busy machine takes for what happens in between.
-async fn leased(nodes: u8, seconds: u64) -> Scene {
-    let tempo = Tempo {
-        lease_timeout_secs: seconds,
-        ..Tempo::default()
-    };
-    Scene::led_with(nodes, &tempo).await
-}
-
 async fn sessions(scene: &Scene, count: usize) -> Vec<Client> {
     let mut clients = Vec::new();
     for _ in 0..count {
@@ -32,7 +23,7 @@ fn primary() -> Answer {
 
 #[tokio::test]
 async fn lost_checks_close_no_session_and_end_no_lease_before_its_time() {
-    let scene = leased(3, 10).await;
+    let scene = Scene::leased(3, 10).await;
     let mut idle = sessions(&scene, 10).await;
     let mut busy = sessions(&scene, 10).await;
     for client in &mut busy {
@@ -65,7 +56,7 @@ async fn lost_checks_close_no_session_and_end_no_lease_before_its_time() {
 
 #[tokio::test]
 async fn when_all_nodes_fall_silent_sessions_stay_and_new_ones_wait_once_the_lease_is_over() {
-    let scene = leased(3, 5).await;
+    let scene = Scene::leased(3, 5).await;
     let mut open = sessions(&scene, 5).await;
     for node in &scene.cluster.nodes {
         node.rest.says(Answer::hang());
@@ -171,7 +162,7 @@ async fn an_unknown_state_of_the_present_leader_leads_still() {
 
 #[tokio::test]
 async fn a_patroni_restarted_under_a_running_postgresql_drops_nothing() {
-    let scene = leased(3, 20).await;
+    let scene = Scene::leased(3, 20).await;
     let mut open = sessions(&scene, 5).await;
     scene.cluster.nodes[0]
         .rest
@@ -204,7 +195,7 @@ async fn a_patroni_restarted_under_a_running_postgresql_drops_nothing() {
 
 #[tokio::test]
 async fn an_unlocked_leader_whose_lease_ends_loses_its_sessions() {
-    let scene = leased(2, 6).await;
+    let scene = Scene::leased(2, 6).await;
     let mut client = scene.login().await;
     scene.cluster.nodes[0]
         .rest

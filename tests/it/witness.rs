@@ -22,7 +22,12 @@ fn show(scene: &Scene, leader: usize) {
 
 /// n1 leads, the others see it; the proxy knows it. A lease of 2 s.
 async fn seen() -> Scene {
-    let scene = Scene::led(3).await;
+    seen_for(2).await
+}
+
+/// The same with a lease of so many seconds.
+async fn seen_for(lease_timeout_secs: u64) -> Scene {
+    let scene = Scene::leased(3, lease_timeout_secs).await;
     show(&scene, 0);
     scene
 }
@@ -145,12 +150,7 @@ async fn witnesses_that_have_lost_the_dcs_or_see_no_lock_are_not_believed() {
 
 #[tokio::test]
 async fn a_witness_delays_no_failover() {
-    let tempo = Tempo {
-        lease_timeout_secs: 10,
-        ..Tempo::default()
-    };
-    let mut scene = Scene::led_with(3, &tempo).await;
-    show(&scene, 0);
+    let mut scene = seen_for(10).await;
     let mut open = scene.login().await;
     scene.cluster.nodes[0].rest.says(Answer::hang());
     tokio::time::sleep(ms(6000)).await;
@@ -188,12 +188,7 @@ async fn a_witness_that_falls_silent_is_replaced_by_the_next_without_a_gap() {
 #[tokio::test]
 async fn nobody_is_asked_for_a_view_while_the_leader_answers() {
     // It is silent after a third of the lease.
-    let tempo = Tempo {
-        lease_timeout_secs: 6,
-        ..Tempo::default()
-    };
-    let scene = Scene::led_with(3, &tempo).await;
-    show(&scene, 0);
+    let scene = seen_for(6).await;
     let since = Instant::now();
     let _session = scene.login().await;
     tokio::time::sleep(ms(5000)).await;

@@ -77,6 +77,12 @@ impl Lab {
         NODES.into_iter().find(|node| self.ip(*node) == ip)
     }
 
+    /// Whether a node's REST API says yes to this: `/primary`, `/replica`.
+    pub fn says_yes(&self, node: Node, path: &str) -> bool {
+        self.rest(node, "GET", path, None)
+            .is_ok_and(|answer| answer.status == 200)
+    }
+
     /// One question to a node's REST API.
     pub fn rest(
         &self,
@@ -139,7 +145,7 @@ impl Lab {
     fn healthy(&self) -> Option<Node> {
         let leader = self.leader()?;
         let about = |node| Some(self.rest(node, "GET", "/patroni", None).ok()?.json());
-        if self.rest(leader, "GET", "/primary", None).ok()?.status != 200 {
+        if !self.says_yes(leader, "/primary") {
             return None;
         }
         let here = about(leader)?;
@@ -234,8 +240,7 @@ impl Lab {
         self.start(NODES[2])?;
         let leader = self.wait("leader", Duration::from_secs(60), || {
             let leader = self.leader()?;
-            let answer = self.rest(leader, "GET", "/primary", None).ok()?;
-            (answer.status == 200).then_some(leader)
+            self.says_yes(leader, "/primary").then_some(leader)
         })?;
         for statement in [
             "CREATE ROLE app LOGIN REPLICATION",
