@@ -261,6 +261,12 @@ impl Record {
             .is_some_and(|l| l.evidence == Evidence::Promoting && now < l.sent + lasts)
     }
 
+    /// By its last word, not silent since, it follows and somebody holds the lock.
+    pub(super) fn knows_a_lock(&self) -> bool {
+        let word = self.newest_word().filter(|_| self.silent < self.answered);
+        word.is_some_and(|l| l.evidence == Evidence::Follows && !l.answer.unlocked)
+    }
+
     /// The claim, if its time is not over by the node's own word.
     pub(super) fn claim(&self, now: BootTime) -> Option<&Claim> {
         self.standing_claim(now).filter(|claim| now < claim.until)

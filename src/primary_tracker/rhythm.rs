@@ -19,12 +19,14 @@ const DYNAMIC_RETRY: Duration = Duration::from_secs(5);
 impl Tracker {
     pub(super) fn tell_poller_who_stands_how(&mut self, now: BootTime) {
         let reign = self.decider.reign.as_ref();
+        let by_patroni = self.decider.settings.provider.is_patroni();
         for record in &self.decider.records {
             let reigns = reign.filter(|reign| reign.id == record.id);
             let stands = Stands {
                 rising: record.is_rising(),
                 leads: reigns.is_some(),
                 leased: reigns.is_some_and(|reign| now < reign.until),
+                knows_a_lock: by_patroni && record.knows_a_lock(),
             };
             self.poller.stands(record.id, stands);
         }

@@ -69,6 +69,8 @@ pub(crate) struct Stands {
     pub(crate) leads: bool,
     /// Its lease has not run out.
     pub(crate) leased: bool,
+    /// It follows, and knows that a leader's lock is held: that must be free before it leads itself.
+    pub(crate) knows_a_lock: bool,
 }
 
 /// What the poller has to tell.

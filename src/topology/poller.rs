@@ -134,6 +134,7 @@ impl Poller {
         if let Some(node) = self.node(id) {
             node.tempo.rising = stands.rising;
             node.tempo.leads = stands.leads;
+            node.tempo.knows_a_lock = stands.knows_a_lock;
             node.leased = stands.leased;
         }
     }

@@ -132,6 +132,13 @@ impl Arena {
         self.say(node, 503, &body("replica", "running", timeline))
     }
 
+    /// Follows, and nobody holds the lock.
+    fn sees_no_lock(&mut self, node: u64, timeline: u32) -> bool {
+        let follows = body("replica", "running", timeline);
+        let unlocked = follows.replacen('{', r#"{"cluster_unlocked":true,"#, 1);
+        self.say(node, 503, &unlocked)
+    }
+
     fn lease(&self) -> Option<Lease> {
         let reign = self.decider.reign.as_ref()?;
         Some(reign.lease(Duration::ZERO, true))
