@@ -18,8 +18,8 @@ with subtest("who is ordered after it connects at once, and waits for the leader
     app.wait_for_unit("first-client.service")
 
 with subtest("systemd takes the unit without a word and calls it well shut in"):
-    code, said = app.execute(f"systemd-analyze verify --man=no {proxy.name} 2>&1")
-    assert code == 0 and proxy.name not in said, said
+    code, complaints = app.execute(f"systemd-analyze verify --man=no {proxy.name} 2>&1")
+    assert code == 0 and proxy.name not in complaints, complaints
     app.succeed(f"systemd-analyze security --threshold=15 --no-pager {proxy.name}")
 
 with subtest("an address that nobody has yet is listened to"):

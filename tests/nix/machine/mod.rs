@@ -46,7 +46,14 @@ impl Nix {
         let debian = install::ensure_folder("nix-bin", fetch)?;
         let home = install::ensure_folder("nix-home", |folder| {
             fs::create_dir_all(folder.join("etc")).map_err(LabError::io("Nix's folder"))?;
-            fs::write(folder.join("etc/nix.conf"), SETTINGS).map_err(LabError::io("Nix's settings"))
+            fs::write(folder.join("etc/nix.conf"), SETTINGS)
+                .map_err(LabError::io("Nix's settings"))?;
+            // Nix lays out its state at its first command, and fails if two of them do so at once.
+            let first = Self {
+                debian: debian.clone(),
+                home: folder.to_owned(),
+            };
+            process::run(&mut first.command(&["store", "info"])).map(drop)
         })?;
         Ok(Self { debian, home })
     }
