@@ -204,11 +204,14 @@ fn count_unauthenticated(
     Ok(())
 }
 
-/// PostgreSQL writes what a backend is doing into its title; one that has just been forked has the postmaster's, and one
-/// that is just ending has none.
+/// PostgreSQL writes what a backend is doing into its title, and for whom once it knows that; one that has just been
+/// forked has the postmaster's, and one that is just ending has none. Replicas and those who write directly log in, too.
 fn is_unauthenticated(pid: Pid) -> bool {
     let title = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let title = title.trim_end_matches(['\0', ' ']);
     let is_titled = title.starts_with("postgres:") || title.is_empty();
-    title.ends_with("authentication") || title.ends_with("initializing") || !is_titled
+    let of_the_crowd = |user| title.contains(&format!(" {user} app "));
+    title.ends_with("authentication") && ["app", "app_scram"].iter().any(of_the_crowd)
+        || title.ends_with("initializing")
+        || !is_titled
 }
