@@ -281,10 +281,25 @@ mod tests {
         }
     }
 
+    /// The same around the end of a dead leader's lock.
+    fn at_a_locks_end() -> Pace {
+        Pace {
+            lock_ends: true,
+            ..held_in_doubt()
+        }
+    }
+
     fn asked() -> Tempo {
         Tempo {
             last_sent: Some(T0),
             ..Tempo::default()
+        }
+    }
+
+    fn asked_and_knows_a_lock() -> Tempo {
+        Tempo {
+            knows_a_lock: true,
+            ..asked()
         }
     }
 
@@ -348,43 +363,29 @@ mod tests {
 
     #[test]
     fn a_follower_that_knows_a_lock_is_asked_every_second_fast_interval_until_the_lock_is_free() {
-        let mut follower = Tempo {
-            knows_a_lock: true,
-            ..asked()
-        };
+        let mut follower = asked_and_knows_a_lock();
         assert_eq!(due(&follower, held_in_doubt()), Some(ms(200)));
         follower.fast = FAST_QUESTIONS;
         assert_eq!(due(&follower, held_in_doubt()), Some(ms(200)));
         follower.slowed = Some(ms(200));
         assert_eq!(due(&follower, held_in_doubt()), Some(ms(300)));
 
-        let lock_ends = Pace {
-            lock_ends: true,
-            ..held_in_doubt()
-        };
-        assert_eq!(due(&follower, lock_ends), Some(ms(200)));
+        assert_eq!(due(&follower, at_a_locks_end()), Some(ms(200)));
         follower.knows_a_lock = false;
-        assert_eq!(due(&follower, lock_ends), Some(ms(100)));
+        assert_eq!(due(&follower, at_a_locks_end()), Some(ms(100)));
     }
 
     #[test]
     fn around_the_end_of_a_dead_leaders_lock_a_follower_that_answers_slowly_is_asked_less() {
-        let lock_ends = Pace {
-            lock_ends: true,
-            ..held_in_doubt()
-        };
-        let mut follower = Tempo {
-            knows_a_lock: true,
-            ..asked()
-        };
+        let mut follower = asked_and_knows_a_lock();
         for (lasting, interval) in [(500, 200), (1500, 300), (5000, 400)] {
             follower.lasting = Duration::from_micros(lasting);
-            assert_eq!(due(&follower, lock_ends), Some(ms(interval)));
+            assert_eq!(due(&follower, at_a_locks_end()), Some(ms(interval)));
         }
         follower.lasting = ms(2);
         assert_eq!(due(&follower, held_in_doubt()), Some(ms(200)));
         follower.knows_a_lock = false;
-        assert_eq!(due(&follower, lock_ends), Some(ms(100)));
+        assert_eq!(due(&follower, at_a_locks_end()), Some(ms(100)));
     }
 
     #[test]
